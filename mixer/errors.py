@@ -70,7 +70,11 @@ class FencedError(MixerError, RuntimeError):
     exit_code = 6
 
 
-class ExhaustedError(MixerError, RuntimeError):
+class DatasetError(MixerError, RuntimeError):
+    """A dataset failed to give a `DataBatcher` its next item; the cause is chained, and nothing is lost."""
+
+
+class ExhaustedError(DatasetError):
     """A dataset of a `DataBatcher` has no further item."""
 
 

@@ -1,0 +1,168 @@
+"""The commit log as values: numbered slots, the payloads in them, and the chain that the payloads form.
+
+Slot ``n`` lies at ``.mixer/log/<n, 12 digits>.json``, is created once and never changed. Two layers on purpose:
+
+- the *payload* says what became part of the run; it is the same in every run of one definition over the same data,
+  whoever wrote it and however often it was interrupted. A ``shard`` or ``final`` payload holds the sha256 of the
+  one before it, so the last one's sha256, the chain head, stands for all that came before it.
+- the *envelope* says who wrote the slot and when, with a fresh nonce, so that no two writes are ever equal.
+
+Kinds: ``open`` (a process takes the run over), ``shard`` (a commit), ``final``. Only a process that wrote slot
+``n - 1`` may write slot ``n``, or may create an ``open`` there; `open` payloads are outside the chain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mixer.core.fingerprint import canonical_json, fingerprint
+from mixer.core.plan import State
+from mixer.errors import CorruptionError
+
+FORMAT = 1
+"""Of run definitions and slots. A reader refuses a greater one."""
+
+RUN_NAME = ".mixer/run.json"
+LOG_PREFIX = ".mixer/log/"
+CHECKPOINT_PREFIX = ".mixer/checkpoints/"
+MANIFEST_NAME = "manifest.json"
+CARD_NAME = "README.md"
+
+KINDS = ("open", "shard", "final")
+
+
+def slot_name(number: int) -> str:
+    """Return the name of a slot's object, relative to the output.
+
+    >>> slot_name(42)
+    '.mixer/log/000000000042.json'
+    """
+    return f"{LOG_PREFIX}{number:012d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What makes a shard part of the run: the payload of a ``shard`` slot."""
+
+    shard: int
+    path: str
+    """Name of the shard's object, relative to the output."""
+    rows: int
+    bytes: int
+    """Length of the shard's object."""
+    sha256: str
+    """Of the shard's object, in hexadecimal digits."""
+    first_batch: int
+    batches: int
+    counts: Mapping[str, int]
+    """Items of each dataset in the shard."""
+    state: State
+    """The state after the shard."""
+    prev: str
+    """The chain head before this commit."""
+
+    def payload(self) -> dict[str, Any]:
+        """Return the payload that this commit is in a slot."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One entry of the commit log."""
+
+    number: int
+    kind: str
+    """One of `KINDS`."""
+    writer: Mapping[str, Any]
+    """Who wrote it: ``owner`` (this start of the run), ``open`` (its open slot), nonce, host, time, versions."""
+    payload: Mapping[str, Any]
+
+
+def chain_hash(payload: Mapping[str, Any]) -> str:
+    """Return the chain head after `payload`."""
+    return fingerprint(payload)
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """Return `content` as canonical JSON with its own sha256 inside, so that any changed bit is found.
+
+    >>> sealed({"a": 1})[:22]
+    b'{"a":1,"sha256":"015ab'
+    """
+    return canonical_json({**content, "sha256": fingerprint(content)})
+
+
+def unsealed(data: bytes, where: str) -> dict[str, Any]:
+    """Return what `sealed` made `data` of.
+
+    Raises:
+        CorruptionError: Some bit of `data` is not what was written, or its format is newer than this reader.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptionError(f"{where}: not JSON ({error}); the object is damaged, restore it from a copy") from error
+    if not isinstance(content, dict) or "sha256" not in content:
+        raise CorruptionError(f"{where}: expected an object with its own sha256; the object is damaged or foreign")
+    claimed = content.pop("sha256")
+    if type(content.get("format")) is int and content["format"] > FORMAT:
+        raise CorruptionError(
+            f"{where}: written in format {content['format']}, this mixer reads formats up to {FORMAT}; upgrade mixer"
+        )
+    try:
+        actual = fingerprint(content)
+        canonical = sealed(content) == data
+    except TypeError as error:
+        raise CorruptionError(f"{where}: {error}; the object is damaged, restore it from a copy") from error
+    if actual != claimed or not canonical:
+        raise CorruptionError(
+            f"{where}: its content has sha256 {actual}, and it claims {claimed}; the object is damaged, "
+            f"restore it from a copy"
+        )
+    return content
+
+
+def encode_slot(slot: Slot) -> bytes:
+    """Return the bytes of a slot's object."""
+    return sealed(
+        {
+            "format": FORMAT,
+            "slot": slot.number,
+            "kind": slot.kind,
+            "writer": slot.writer,
+            "payload": slot.payload,
+        }
+    )
+
+
+def decode_slot(data: bytes, number: int, where: str) -> Slot:
+    """Return the slot that `data` is, checked to be undamaged and numbered `number`.
+
+    Raises:
+        CorruptionError: It is damaged, or another slot's.
+    """
+    content = unsealed(data, where)
+    if content.get("slot") != number:
+        raise CorruptionError(
+            f"{where}: expected slot {number}, found slot {content.get('slot')}; objects were mixed up"
+        )
+    kind, writer, payload = content.get("kind"), content.get("writer"), content.get("payload")
+    if kind not in KINDS or not isinstance(writer, dict) or not isinstance(payload, dict):
+        raise CorruptionError(f"{where}: expected a kind of {', '.join(KINDS)} with a payload, found kind {kind!r}")
+    return Slot(number, kind, writer, payload)
+
+
+def decode_commit(slot: Slot, where: str) -> Commit:
+    """Return the commit in a ``shard`` slot."""
+    try:
+        return Commit(**slot.payload)
+    except TypeError as error:
+        raise CorruptionError(f"{where}: not a commit: {error}") from error
+
+
+def final_payload(*, prev: str, shards: int, batches: int, rows: int, state: State) -> dict[str, Any]:
+    """Return the payload of the slot that completes a run."""
+    return {"prev": prev, "shards": shards, "batches": batches, "rows": rows, "state": state}

@@ -1,0 +1,125 @@
+"""The plan: which shard takes which items of which dataset, as a value, before a row is read.
+
+Every question is answered by arithmetic on the batch number, so a plan of a thousand million batches is as small
+as one of ten, and any shard can be asked for in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mixer.core.allocation import Counts
+from mixer.core.schedule import Schedule
+
+State = dict[str, dict[str, int]]
+"""``{"offsets": {...}, "remainder_carry": {...}}``, just what `DataBatcher.state_dict` returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The items ``[start, stop)`` of one dataset.
+
+    >>> RowRange("web", 10, 14).rows
+    4
+    """
+
+    dataset: str
+    start: int
+    """First item, counted from 0 over the whole dataset."""
+    stop: int
+    """One past the last item."""
+
+    @property
+    def rows(self) -> int:
+        """How many items the range holds."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """What one shard is made of."""
+
+    index: int
+    path: str
+    """Name of the shard's object, relative to the output."""
+    first_batch: int
+    batches: int
+    rows: int
+    ranges: tuple[RowRange, ...]
+    """One range for each dataset, in the run's order; empty ranges too."""
+
+    @property
+    def stop_batch(self) -> int:
+        """One past the last batch."""
+        return self.first_batch + self.batches
+
+
+def shard_path(index: int) -> str:
+    """Return the name of a shard's object, relative to the output.
+
+    >>> shard_path(41)
+    'data/shard-00000041.parquet'
+    """
+    return f"data/shard-{index:08d}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything about a run that follows from its definition and the sizes of its datasets."""
+
+    names: tuple[str, ...]
+    """The datasets, in the order that decides ties and the order inside a batch."""
+    weights: tuple[int, ...]
+    sizes: tuple[int, ...]
+    """Items that each dataset holds."""
+    batch_size: int
+    """Items a batch."""
+    batches_per_shard: int
+    batches_per_row_group: int
+    schedule: Schedule
+
+    @property
+    def batches(self) -> int:
+        """Batches of the whole run."""
+        return self.schedule.batches
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole run."""
+        return self.batches * self.batch_size
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards the run has."""
+        return -(-self.batches // self.batches_per_shard)
+
+    def shard(self, index: int) -> ShardSpec:
+        """Return what shard `index` is made of.
+
+        Raises:
+            IndexError: The run has no such shard.
+        """
+        if not 0 <= index < self.shard_count:
+            raise IndexError(f"shard {index}: expected one from 0 to {self.shard_count - 1}")
+        first = index * self.batches_per_shard
+        stop = min(first + self.batches_per_shard, self.batches)
+        starts, stops = self.schedule.offsets_at(first), self.schedule.offsets_at(stop)
+        ranges = tuple(RowRange(*parts) for parts in zip(self.names, starts, stops, strict=True))
+        return ShardSpec(index, shard_path(index), first, stop - first, (stop - first) * self.batch_size, ranges)
+
+    def shards(self, start: int = 0, stop: int | None = None) -> Iterator[ShardSpec]:
+        """Yield the shards ``[start, stop)`` in order; to the end of the run without `stop`."""
+        for index in range(start, self.shard_count if stop is None else stop):
+            yield self.shard(index)
+
+    def counts(self, start_batch: int, stop_batch: int) -> Counts:
+        """Return the items that batches ``[start_batch, stop_batch)`` take, shape ``(batches, datasets)``."""
+        return self.schedule.counts(start_batch, stop_batch)
+
+    def state_at(self, batch: int) -> State:
+        """Return the state before batch `batch`: what a `DataBatcher` that made the batches before it would say."""
+        return {
+            "offsets": dict(zip(self.names, self.schedule.offsets_at(batch), strict=True)),
+            "remainder_carry": dict(zip(self.names, self.schedule.carries_at(batch), strict=True)),
+        }

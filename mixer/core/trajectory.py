@@ -1,0 +1,158 @@
+"""The carries at any batch of one period, without walking there one batch at a time.
+
+Carries are kept at every `STRIDE`-th batch. To find many of them at once, the stretches between them are walked
+side by side, as the rows of one array:
+
+1. Each stretch starts from a guess. Carries at batch k are ``k*r_i mod W`` less whole multiples of W that bring
+   the sum to 0; the guess takes one W from the datasets with the greatest of these residues.
+2. All stretches are walked; the end of each one becomes the guess for the start of the next; those whose start
+   has changed are walked again. The rule forgets: after one or two rounds nothing changes any more.
+3. What is kept is proven, not guessed: from the start of the period on, a stretch counts only if its start is
+   just the end of the stretch before it. The first one that is not is walked by the rule itself.
+
+So the result is that of the rule applied to every batch, and only the time that it takes depends on the guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+STRIDE = 256
+"""Batches between two kept states."""
+_WORTHWHILE = 16
+"""Fewer missing stretches than this are walked by the rule itself."""
+_LANE_CELLS = 1 << 21
+"""Carries walked side by side at the most."""
+_ROUNDS = 4
+"""How often the guesses are mended before the rule itself walks what is left."""
+
+Carries = npt.NDArray[np.int64]
+"""Carries of several stretches, shape ``(stretches, datasets)``."""
+Step = Callable[[list[int], tuple[int, ...], tuple[int, ...], int], list[int]]
+"""One batch of the rule: moves carries on in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The constants of the rule, of weights without a common divisor."""
+
+    base: tuple[int, ...]
+    remainders: tuple[int, ...]
+    total: int
+
+    @property
+    def slots(self) -> int:
+        """Slots of a batch that the base quotas leave over."""
+        return sum(self.remainders) // self.total
+
+    @property
+    def fits_64_bits(self) -> bool:
+        """Whether carries, made unique by the dataset's number, stay far from 2**63."""
+        datasets = len(self.base)
+        return self.total * (datasets + 2) * datasets < 1 << 62
+
+
+@dataclass
+class Trajectory:
+    """The carries before each batch of one period; states at every `STRIDE`-th batch are kept once found."""
+
+    rule: Rule
+    period: int
+    step: Step
+    _kept: list[tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._kept = [(0,) * len(self.rule.base)]
+
+    def carries_at(self, batch: int) -> list[int]:
+        """Return the carries before batch `batch` of the period, ``0 <= batch < period``."""
+        if not self.rule.slots:
+            return [0] * len(self.rule.base)
+        stretch, rest = divmod(batch, STRIDE)
+        if stretch - len(self._kept) >= _WORTHWHILE and self.rule.fits_64_bits:
+            self._find_side_by_side(stretch)
+        while len(self._kept) <= stretch:
+            self._kept.append(tuple(self._walk(list(self._kept[-1]), STRIDE)))
+        return self._walk(list(self._kept[stretch]), rest)
+
+    def _walk(self, carries: list[int], batches: int) -> list[int]:
+        rule = self.rule
+        for _ in range(batches):
+            self.step(carries, rule.remainders, rule.base, rule.total)
+        return carries
+
+    def _find_side_by_side(self, stretch: int) -> None:
+        """Keep the carries up to the start of `stretch`."""
+        lanes = max(2, _LANE_CELLS // len(self.rule.base))
+        while len(self._kept) <= stretch:
+            known = len(self._kept) - 1
+            starts = _guesses(self.rule, known, min(lanes, stretch - known))
+            starts[0] = self._kept[-1]
+            ends = _settle(self.rule, starts)
+            for lane in range(len(starts)):
+                proven = self._kept[-1] == tuple(starts[lane].tolist())
+                end = ends[lane].tolist() if proven else self._walk(list(self._kept[-1]), STRIDE)
+                self._kept.append(tuple(end))
+
+
+def _guesses(rule: Rule, first_stretch: int, stretches: int) -> Carries:
+    """Return likely carries at the starts of `stretches` consecutive stretches."""
+    residues = np.empty((stretches, len(rule.base)), dtype=np.int64)
+    residues[0] = [first_stretch * STRIDE * remainder % rule.total for remainder in rule.remainders]
+    stride = np.array([STRIDE * remainder % rule.total for remainder in rule.remainders], dtype=np.int64)
+    for row in range(1, stretches):
+        residues[row] = (residues[row - 1] + stride) % rule.total
+    too_much = residues.sum(axis=1) // rule.total  # (stretches,)
+    rank = np.argsort(np.argsort(-residues, axis=1, kind="stable"), axis=1)  # (stretches, datasets)
+    carries: Carries = residues - rule.total * (rank < too_much[:, None])
+    return carries
+
+
+def _settle(rule: Rule, starts: Carries) -> Carries:
+    """Walk every stretch from its start, mending `starts` in place; return where the stretches end."""
+    ends = np.empty_like(starts)
+    moved = np.ones(len(starts), dtype=bool)
+    for _ in range(_ROUNDS):
+        ends[moved] = _walk_side_by_side(rule, starts[moved])
+        moved = np.zeros(len(starts), dtype=bool)
+        moved[1:] = (starts[1:] != ends[:-1]).any(axis=1)
+        if not moved.any():
+            break
+        starts_now = ends[:-1][moved[1:]]
+        starts[moved] = starts_now
+    else:
+        ends[moved] = _walk_side_by_side(rule, starts[moved])
+    return ends
+
+
+def _walk_side_by_side(rule: Rule, starts: Carries) -> Carries:
+    """Return the carries after `STRIDE` batches from each of `starts`, shape ``(stretches, datasets)``."""
+    datasets = starts.shape[1]
+    remainders = np.array(rule.remainders, dtype=np.int64) * datasets
+    price = rule.total * datasets
+    # A carry times the number of datasets, plus the place from the end, is unique: of equal carries the first wins.
+    keys = starts * datasets + np.arange(datasets - 1, -1, -1, dtype=np.int64)  # (stretches, datasets)
+    for _ in range(STRIDE):
+        keys += remainders
+        least = np.partition(keys, datasets - rule.slots, axis=1)[:, datasets - rule.slots]  # (stretches,)
+        # One slot each for the greatest is the rule, unless one of them outbids the least even after paying.
+        twice = keys.max(axis=1) - price > least
+        if twice.any():
+            keys[twice] = _one_by_one(keys[twice], rule.slots, price)
+            keys[~twice] -= price * (keys[~twice] >= least[~twice, None])
+        else:
+            keys -= price * (keys >= least[:, None])
+    carries: Carries = keys // datasets
+    return carries
+
+
+def _one_by_one(keys: Carries, slots: int, price: int) -> Carries:
+    """Give `slots` slots, each to the greatest key of its row."""
+    rows = np.arange(len(keys))
+    for _ in range(slots):
+        keys[rows, keys.argmax(axis=1)] -= price
+    return keys
