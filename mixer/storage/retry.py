@@ -1,0 +1,228 @@
+"""The one retry loop: which failures of a remote store are worth another try, and how long to wait for it.
+
+The retries of the libraries below are switched off: theirs multiply with each other (25 requests for one answer
+of 503), and hide from us which calls have an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+from mixer.errors import MixerError, StoreError, StoreUnavailableError
+from mixer.storage.urls import redact
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+_JITTER = random.SystemRandom()
+_STATUS_AGAIN = frozenset({408, 409, 425, 429})
+_STATUS_NOT_IMPLEMENTED = 501
+_STATUS_SERVER = 500
+_STATUS_PRECONDITION = 412
+# Answered with a status of 400 or 403, and right again a moment later: the body was hurt on its way.
+_CODES_AGAIN = frozenset(
+    {"BadDigest", "IncompleteBody", "RequestTimeout", "SlowDown", "Throttling", "XAmzContentSHA256Mismatch"}
+)
+_ERRNOS_AGAIN = frozenset({errno.ETIMEDOUT, errno.EPIPE, errno.ESTALE, errno.EHOSTUNREACH, errno.ENETUNREACH})
+_HINTS = {
+    "NoSuchBucket": "there is no such bucket: check its name, the endpoint and the region, or make it first",
+    "InvalidAccessKeyId": "the access key is not known there: check AWS_ACCESS_KEY_ID or AWS_PROFILE, and the endpoint",
+    "SignatureDoesNotMatch": "the secret does not fit the access key: check AWS_SECRET_ACCESS_KEY, and the region",
+    "ExpiredToken": "the session's credentials have expired: renew them",
+    "RequestTimeTooSkewed": "this machine's clock is off: set it",
+    "PermanentRedirect": "the bucket lies in another region or at another endpoint: set AWS_REGION or AWS_ENDPOINT_URL",
+    "AuthorizationHeaderMalformed": "the bucket lies in another region: set AWS_REGION",
+    "NotImplemented": "the store does not know this request",
+}
+_HINT_FORBIDDEN = (
+    "access denied: check the credentials and that they allow reading, writing and listing there"
+    " (without the right to list, a store answers so for an object that does not exist)"
+)
+_HINT_CREDENTIALS = "no usable credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How patient the retry loop is: exponential waits up to a cap, each drawn evenly from 0 to its limit."""
+
+    attempts: int = 12
+    """Tries in all, the first one among them."""
+    first_wait_s: float = 0.1
+    """Limit of the first wait; each further one is twice as long."""
+    max_wait_s: float = 5.0
+    """No single wait is longer."""
+    total_s: float = 180.0
+    """No further try is begun so long after the first one began."""
+
+    def wait_s(self, failures: int) -> float:
+        """Return a random wait after so many failed tries (at least 1)."""
+        return _JITTER.uniform(0.0, min(self.max_wait_s, self.first_wait_s * 2.0 ** min(failures - 1, 60)))
+
+
+PATIENT = RetryPolicy()
+"""What is used unless a caller says otherwise."""
+
+
+def call_with_retries(call: Callable[[], T], *, what: str, policy: RetryPolicy = PATIENT) -> T:
+    """Return ``call()``, tried again for as long as its failures are of a passing kind.
+
+    `what` says for logs and messages what is done to what, such as ``"get s3://bucket/key"``. `call` must be
+    safe to repeat. An absent object (`FileNotFoundError`) and an unmet precondition (HTTP status 412) are
+    answers, not failures: they come through unchanged, and at once.
+
+    Raises:
+        StoreUnavailableError: The last try of the policy failed as well.
+        StoreError: The store refused for good.
+    """
+    began_s = time.monotonic()
+    for attempt in range(1, policy.attempts + 1):
+        try:
+            return call()
+        except remote_errors() as error:
+            if not is_transient(error):
+                raise_refusal(error, what)
+            wait_s = policy.wait_s(attempt)
+            elapsed_s = time.monotonic() - began_s
+            if attempt == policy.attempts or elapsed_s + wait_s > policy.total_s:
+                message = (
+                    f"{what}: no answer after {attempt} tries in {elapsed_s:.0f} s, the last one: {describe(error)};"
+                    " check the network, the endpoint and the store's health, then try again"
+                )
+                raise StoreUnavailableError(message) from _showable(error)
+            logger.warning(
+                "event=retry what=%s attempt=%d attempts=%d wait_s=%.2f error=%s",
+                *(redact(what), attempt, policy.attempts, wait_s, describe(error)),
+            )
+            time.sleep(wait_s)
+    raise ValueError(f"expected at least one attempt, found {policy.attempts}")
+
+
+@cache
+def remote_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of whatever a remote store's client may raise.
+
+    Found when first needed, so that a run on a local disk does not pay for importing network clients.
+    """
+    aiohttp, botocore, parsers = (
+        importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
+    )
+    # Neither botocore's errors nor all of aiohttp's are OSErrors.
+    return (OSError, aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the call that raised `error` may well succeed a little later with nothing changed.
+
+    >>> is_transient(TimeoutError()), is_transient(ConnectionResetError()), is_transient(PermissionError())
+    (True, True, False)
+    """
+    if isinstance(error, MixerError):
+        return error.transient
+    status = http_status(error)
+    if status is not None:
+        if error_code(error) in _CODES_AGAIN or status in _STATUS_AGAIN:
+            return True
+        return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
+    if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
+        return True
+    if "certificate" in str(error).lower():
+        return False
+    return isinstance(error, (TimeoutError, ConnectionError, *_transient_errors()))
+
+
+@cache
+def _transient_errors() -> tuple[type[Exception], ...]:
+    aiohttp, botocore, parsers = (
+        importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
+    )
+    return (
+        aiohttp.ClientConnectionError,
+        aiohttp.ClientPayloadError,
+        botocore.ChecksumError,
+        botocore.ConnectionError,
+        botocore.FlexibleChecksumError,
+        botocore.HTTPClientError,
+        botocore.IncompleteReadError,
+        parsers.ResponseParserError,
+    )
+
+
+def http_status(error: BaseException) -> int | None:
+    """Return the HTTP status that `error`, or what it was raised from, tells of."""
+    for link in _causes(error):
+        response = getattr(link, "response", None)
+        if isinstance(response, dict):
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if isinstance(status, int):
+                return status
+        status = getattr(link, "status", None)
+        if isinstance(status, int):
+            return status
+    return None
+
+
+def error_code(error: BaseException) -> str:
+    """Return the store's own word for the error, such as ``NoSuchBucket``; empty if there is none."""
+    for link in _causes(error):
+        response = getattr(link, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""
+
+
+def is_precondition_failed(error: BaseException) -> bool:
+    """Return whether a condition of the request was not met: the status says so; codes and classes differ by store."""
+    return http_status(error) == _STATUS_PRECONDITION
+
+
+def is_absent(error: BaseException) -> bool:
+    """Return whether `error` says that there is no such object, in a place that does exist."""
+    return isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket"
+
+
+def raise_refusal(error: Exception, what: str) -> None:
+    """Raise what a refusal is to its caller: itself if it is an answer, else a `StoreError` that says what to do."""
+    if isinstance(error, MixerError) or is_absent(error) or is_precondition_failed(error):
+        raise error
+    status, code = http_status(error), error_code(error)
+    hint = _HINTS.get(code)
+    if hint is None and (status in {401, 403} or isinstance(error, PermissionError)):
+        hint = _HINT_FORBIDDEN
+    if hint is None and "Credential" in type(error).__name__:
+        hint = _HINT_CREDENTIALS
+    message = f"{what}: refused ({describe(error)})" + (f"; {hint}" if hint else "")
+    raise StoreError(redact(message)) from _showable(error)
+
+
+def describe(error: BaseException) -> str:
+    """Return one line on `error`, without secrets: HTTP status and code if there are any, class, and text."""
+    status, code = http_status(error), error_code(error)
+    answer = f"HTTP {status} {code}".strip() + ", " if status is not None else ""
+    text = redact(" ".join(str(error).split()))
+    return f"{answer}{type(error).__name__}: {text[:500]}"
+
+
+def _showable(error: Exception) -> Exception | None:
+    """Return `error`, to be shown as a cause, unless a traceback would show a secret with it."""
+    link: BaseException | None = error
+    while link is not None:
+        if redact(str(link)) != str(link):
+            return None
+        link = link.__cause__ or link.__context__
+    return error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    # Not `__context__`: what merely happened to be handled at that time says nothing about this error.
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__

@@ -1,0 +1,131 @@
+"""Names and addresses: what may be one, and how one is shown to people without giving secrets away."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from mixer.errors import StoreError
+
+NAME_BYTES_MAX = 1024
+"""Longest name of an object in bytes, its store's own prefix included: S3's limit for a key."""
+TEMPORARY_FOLDER = ".mixer/tmp/"
+"""Where a store on a disk keeps what is not whole yet; no object may be named so, on any store."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_SCHEME_CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::")
+_USER_IN_URL = re.compile(r"(?<=://)[^/\s\"'<>]*@")
+_QUERY_IN_URL = re.compile(r"(://[^\s\"'<>?#]*)[?#][^\s\"'<>]*")
+_SIGNED = re.compile(r"((?:Credential|Signature|Security-Token|SecretAccessKey)=)[^\s,&\"'<>]+", re.IGNORECASE)
+_SECRET_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "FSSPEC_S3_KEY",
+    "FSSPEC_S3_SECRET",
+    "FSSPEC_S3_TOKEN",
+)
+
+
+def split_protocol(url: str) -> tuple[str, str]:
+    """Return `url`'s protocol in small letters, and the rest; a path without a protocol is a ``file``.
+
+    >>> split_protocol("s3://bucket/corpus"), split_protocol("out/mix"), split_protocol("file:///data/mix")
+    (('s3', 'bucket/corpus'), ('file', 'out/mix'), ('file', '/data/mix'))
+    """
+    if match := _SCHEME.fullmatch(url):
+        return match[1].lower(), match[2]
+    return "file", url
+
+
+def is_chained(url: str) -> bool:
+    """Return whether `url` asks for one file system on top of another, as ``simplecache::s3://...`` does.
+
+    >>> is_chained("simplecache::s3://bucket/a"), is_chained("s3://bucket/a::b")
+    (True, False)
+    """
+    return _SCHEME_CHAINED.match(url) is not None
+
+
+def redact(text: str) -> str:
+    """Return `text` without what may be secret in it: users and queries of URLs, signatures, keys from the environment.
+
+    >>> redact("cannot reach http://me:hunter2@host:9000/bucket/key?X-Amz-Signature=abc now")
+    'cannot reach http://host:9000/bucket/key now'
+    """
+    shown = _SIGNED.sub(r"\1***", _QUERY_IN_URL.sub(r"\1", _USER_IN_URL.sub("", text)))
+    for variable in _SECRET_VARIABLES:
+        if secret := os.environ.get(variable):
+            shown = shown.replace(secret, "***")
+    return shown
+
+
+def redact_url(url: str) -> str:
+    """Return `url` without a user, a password, a query or a fragment; a local path stays as it is.
+
+    >>> redact_url("s3://key:secret@bucket/corpus?versionId=7"), redact_url("/data/what?.parquet")
+    ('s3://bucket/corpus', '/data/what?.parquet')
+    """
+    protocol, rest = split_protocol(url)
+    if protocol == "file":
+        return url
+    location = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = location.partition("/")
+    return f"{protocol}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def check_name(name: str, *, inside: str = "") -> str:
+    """Return `name` if an object may be called so; `inside` is the store's own prefix, for the length.
+
+    Raises:
+        StoreError: `name` is empty or too long, would leave the store, or no store could tell it from another.
+
+    >>> check_name("data/shard-00000000.parquet")
+    'data/shard-00000000.parquet'
+    >>> check_name("data/../../etc/passwd")
+    Traceback (most recent call last):
+    mixer.errors.StoreError: object name 'data/../../etc/passwd': a part of it is '..', which would leave the store
+    """
+    shown = repr(name if len(name) <= 100 else name[:100] + "...")  # noqa: PLR2004 - so much is enough to know it by
+    for part in name.split("/"):
+        if part in {".", ".."}:
+            raise StoreError(f"object name {shown}: a part of it is {part!r}, which would leave the store")
+        if not part:
+            raise StoreError(f"object name {shown}: expected non-empty parts joined by single '/', none at either end")
+    if not name.isprintable() or "\\" in name:
+        raise StoreError(f"object name {shown}: expected printable characters without '\\', found others")
+    length = len((inside + name).encode())
+    if length > NAME_BYTES_MAX:
+        raise StoreError(
+            f"object name {shown}: expected at most {NAME_BYTES_MAX} bytes with its prefix, found {length}"
+        )
+    if (name + "/").startswith(TEMPORARY_FOLDER):
+        raise StoreError(f"object name {shown}: names in {TEMPORARY_FOLDER} are kept for unfinished objects")
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """Return `prefix` if it is a folder's name with its closing ``/``, or empty.
+
+    >>> check_prefix(".mixer/log/"), check_prefix("")
+    ('.mixer/log/', '')
+    >>> check_prefix("data")
+    Traceback (most recent call last):
+    mixer.errors.StoreError: prefix 'data': expected a folder's name that ends in '/', or nothing
+    """
+    if prefix and not prefix.endswith("/"):
+        raise StoreError(f"prefix {prefix!r}: expected a folder's name that ends in '/', or nothing")
+    if prefix and prefix != TEMPORARY_FOLDER:
+        check_name(prefix[:-1])
+    return prefix
+
+
+def check_range(start: int, stop: int) -> None:
+    """Refuse a range of bytes that begins below 0 or ends before it begins.
+
+    >>> check_range(3, 2)
+    Traceback (most recent call last):
+    ValueError: expected 0 <= start <= stop, found start=3, stop=2
+    """
+    if not 0 <= start <= stop:
+        raise ValueError(f"expected 0 <= start <= stop, found start={start}, stop={stop}")
