@@ -1,5 +1,7 @@
 """The seam to disks and object stores: the only part of mixer that imports fsspec."""
 
 from mixer.storage.base import ObjectInfo, Store
+from mixer.storage.local import LocalStore
+from mixer.storage.opening import open_store, probe_create_only
 
-__all__ = ["ObjectInfo", "Store"]
+__all__ = ["LocalStore", "ObjectInfo", "Store", "open_store", "probe_create_only"]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from mixer.errors import MixerError, StoreError, StoreUnavailableError
 from mixer.storage.urls import redact
@@ -188,7 +188,7 @@ def is_absent(error: BaseException) -> bool:
     return isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket"
 
 
-def raise_refusal(error: Exception, what: str) -> None:
+def raise_refusal(error: Exception, what: str) -> NoReturn:
     """Raise what a refusal is to its caller: itself if it is an answer, else a `StoreError` that says what to do."""
     if isinstance(error, MixerError) or is_absent(error) or is_precondition_failed(error):
         raise error

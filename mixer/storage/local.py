@@ -1,0 +1,235 @@
+"""A store in a folder of a local (or mounted) disk.
+
+Why not fsspec's: its ``mode="create"`` looks first and writes then, so that several writers win; its plain write
+shows a name before the bytes; and it never calls fsync. Here an object is written whole under another name, made
+durable, and only then given its own: by a hard link, which fails if the name is taken, or by a rename.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mixer.errors import OutputError, StoreError, StoreUnavailableError
+from mixer.storage.base import ObjectInfo
+from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range
+
+_NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
+_UNAVAILABLE = frozenset({errno.ETIMEDOUT, errno.ESTALE, errno.EAGAIN, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+_HINTS = {
+    errno.ENOSPC: "the disk is full: make room, then run again; nothing is torn",
+    errno.EDQUOT: "the disk quota is used up: make room, then run again; nothing is torn",
+    errno.EFBIG: "the file system does not take a file so large: make the shards smaller",
+    errno.EROFS: "the disk is mounted read-only: mount it writable, or choose another output",
+    errno.EACCES: "access denied: check the owner and the permissions of the folder",
+    errno.EPERM: "not permitted: check the owner, the permissions and the attributes of the folder",
+    errno.EEXIST: "there is a file where a folder is needed: move it away, or choose another output",
+    errno.ENOTDIR: "there is a file where a folder is needed: move it away, or choose another output",
+    errno.EISDIR: "there is a folder where the object should be: move it away, or choose another output",
+    errno.ENAMETOOLONG: "the file system does not take a name so long: choose a shorter one",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.EIO: "the disk reports an error: check its health before going on",
+}
+
+
+class LocalStore:
+    """The files below one folder, which need not exist yet.
+
+    What is not whole yet lies in a hidden folder below it; what a killed process left there is never listed, and
+    harms nothing.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        # Not `Path.absolute`, which would keep `..`.
+        self.root = Path(os.path.abspath(Path(root).expanduser()))  # noqa: PTH100
+        self._settled: set[Path] = set()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    @property
+    def url(self) -> str:
+        return str(self.root)
+
+    def get(self, name: str) -> bytes | None:
+        path = self._path(name)
+        with _told("read", path):
+            try:
+                with path.open("rb") as file:
+                    data = file.read()
+                    expected_bytes = os.fstat(file.fileno()).st_size
+            except _NO_OBJECT:
+                return None
+        if len(data) != expected_bytes:
+            raise StoreUnavailableError(f"cannot read {path}: expected {expected_bytes} bytes, found {len(data)}")
+        return data
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        check_range(start, stop)
+        path = self._path(name)
+        with _told("read", path), path.open("rb") as file:
+            file.seek(start)
+            # Not `stop - start` as it is: that much memory would be taken first.
+            return file.read(max(0, min(stop, os.fstat(file.fileno()).st_size) - start))
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        with _told("write", path):
+            self._settle(path.parent)
+            with self._temporary(data) as temporary:
+                temporary.replace(path)
+            _sync_folder(path.parent)
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        with _told("create", path):
+            self._settle(path.parent)
+            with self._temporary(data) as temporary:
+                if not _link(temporary, path) and not _holds(path, data):
+                    return False
+            # Also if another process linked the same bytes: it may have died before the name was durable.
+            _sync_folder(path.parent)
+        return True
+
+    def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
+        folder = self.root / check_prefix(prefix)
+        with _told("list", folder):
+            return sorted(_walk(folder, prefix, after), key=lambda info: info.name)
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        with _told("delete", path):
+            if path.is_dir():
+                return
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            _sync_folder(path.parent)
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        path = self._path(name)
+        with _told("look up", path):
+            try:
+                found = path.stat()
+            except _NO_OBJECT:
+                return None
+            return None if path.is_dir() else _info(name, found)
+
+    def _path(self, name: str) -> Path:
+        return self.root / check_name(name)
+
+    def _settle(self, folder: Path) -> None:
+        """Make `folder` durably, and all above it: the process that made them may not have lived to sync them."""
+        if folder in self._settled:
+            return
+        top = folder
+        while not top.exists() and top != top.parent:
+            top = top.parent
+        if top.is_relative_to(self.root):
+            top = self.root
+        folder.mkdir(parents=True, exist_ok=True)
+        upwards = folder
+        while upwards != top:
+            upwards = upwards.parent
+            _sync_folder(upwards)
+        self._settled.add(folder)
+
+    @contextmanager
+    def _temporary(self, data: bytes) -> Iterator[Path]:
+        """Yield a new file that durably holds `data`, and remove it afterwards, whatever happens."""
+        folder = self.root / TEMPORARY_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / uuid.uuid4().hex
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    """Give the file `temporary` the name `path` as well, and return whether that name was free."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise OutputError(
+            f"cannot create {path}: this file system refuses hard links ({error.strerror}), without which two runs"
+            " could overwrite each other's shards; choose an output on another one (ext4, xfs, btrfs, NFS) or in S3"
+        ) from error
+    return True
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
+    """Yield what lies below `folder`, whose names begin with `prefix`; files that vanish meanwhile are left out."""
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            name = prefix + entry.name
+            if entry.is_dir():
+                inner = name + "/"
+                if inner != TEMPORARY_FOLDER and (inner > after or after.startswith(inner)):
+                    yield from _walk(folder / entry.name, inner, after)
+            elif name > after and entry.is_file():
+                try:
+                    yield _info(name, entry.stat())
+                except FileNotFoundError:
+                    continue
+
+
+def _info(name: str, found: os.stat_result) -> ObjectInfo:
+    # The clock behind a file's times may tick every few milliseconds only; a replaced file has another inode.
+    return ObjectInfo(name=name, bytes=found.st_size, version=f"{found.st_mtime_ns}-{found.st_ino}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems have no such call for folders; there it is their server's promise.
+        if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _told(doing: str, path: Path) -> Iterator[None]:
+    """Turn what the operating system says into a `StoreError` that names the path and what to do."""
+    try:
+        yield
+    except (StoreError, OutputError):
+        raise
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"cannot {doing} {path}: there is no such file, or its folder was removed meanwhile"
+        ) from error
+    except OSError as error:
+        code = error.errno or 0
+        hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+        message = f"cannot {doing} {path}: {error.strerror or error}{hint}"
+        raise (StoreUnavailableError if code in _UNAVAILABLE else StoreError)(message) from error
