@@ -16,13 +16,13 @@ from mixer.core.plan import State
 from mixer.errors import DatasetError, ExhaustedError
 
 Item = TypeVar("Item")
-ItemOut = TypeVar("ItemOut", covariant=True)
+Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Registry(Protocol[ItemOut]):
+class Registry(Protocol[Item_co]):
     """Named datasets that can be opened anywhere."""
 
-    def get_iterator(self, name: str, offset: int = 0) -> Iterator[ItemOut]:
+    def get_iterator(self, name: str, offset: int = 0) -> Iterator[Item_co]:
         """Return an iterator over dataset `name` from its zero-based item `offset`; no other one moves."""
         ...
 
@@ -91,23 +91,22 @@ class DataBatcher(Generic[Item]):
         pulled = self._pulled[name]
         while len(pulled) < count:
             offset = self._offsets[name] + len(pulled)
+            # Taken out while it works: an iterator that raised, by whatever, is finished and never asked again.
+            iterator = self._iterators.pop(name, None)
             try:
-                if name not in self._iterators:
-                    self._iterators[name] = iter(self._registry.get_iterator(name, offset=offset))
-                item = next(self._iterators[name])
+                if iterator is None:
+                    iterator = iter(self._registry.get_iterator(name, offset=offset))
+                item = next(iterator)
             except StopIteration as end:
-                # It may have more later, but a finished iterator never does: the next call opens a new one.
-                self._iterators.pop(name, None)
                 raise ExhaustedError(
                     f"dataset {name!r} ended at offset {offset}, and this batch takes {count} items from offset "
                     f"{self._offsets[name]}; add items to it, or stop here: the state before this batch is kept"
                 ) from end
             except Exception as error:
-                # A generator that raised is finished; what it failed on is asked for again by the next call.
-                self._iterators.pop(name, None)
                 raise DatasetError(
                     f"dataset {name!r} failed at offset {offset}: {type(error).__name__}: {error}"
                 ) from error
+            self._iterators[name] = iterator
             pulled.append(item)
 
     def state_dict(self) -> State:
@@ -124,9 +123,12 @@ class DataBatcher(Generic[Item]):
             ValueError: `state` is not just what `state_dict` of a batcher over the same datasets returns. Nothing
                 has changed then.
         """
-        if not isinstance(state, Mapping) or set(state) != {"offsets", "remainder_carry"}:
-            found = sorted(map(repr, state)) if isinstance(state, Mapping) else type(state).__name__
-            raise ValueError(f"state: expected the keys 'offsets' and 'remainder_carry' and no other, found {found}")
+        keys = set(_mapping(state, "state"))
+        if keys != {"offsets", "remainder_carry"}:
+            raise ValueError(
+                f"state: expected the keys 'offsets' and 'remainder_carry' and no other, found "
+                f"{sorted(map(repr, keys))}"
+            )
         offsets = self._checked(state["offsets"], "offsets")
         carries = self._checked(state["remainder_carry"], "remainder_carry")
         if negative := {name: offset for name, offset in offsets.items() if offset < 0}:
@@ -138,8 +140,7 @@ class DataBatcher(Generic[Item]):
 
     def _checked(self, values: Any, where: str) -> dict[str, int]:
         """Return a copy of `values`, in this batcher's order, if it maps each dataset to an integer."""
-        if not isinstance(values, Mapping):
-            raise ValueError(f"state[{where!r}]: expected a mapping, found {type(values).__name__}")  # noqa: TRY004 -- one type for whatever is wrong with a checkpoint
+        _mapping(values, f"state[{where!r}]")
         missing, unknown = _difference(self._names, values)
         if missing or unknown:
             raise ValueError(f"state[{where!r}]: datasets missing: {missing}; unknown: {unknown}")
@@ -147,6 +148,13 @@ class DataBatcher(Generic[Item]):
             if type(values[name]) is not int:
                 raise ValueError(f"state[{where!r}][{name!r}]: expected an integer, found {values[name]!r}")
         return {name: values[name] for name in self._names}
+
+
+def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
+    """Return `value` if it is a mapping; whatever is wrong with a checkpoint is a `ValueError`."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected a mapping, found {type(value).__name__}")  # noqa: TRY004 -- see above
+    return value
 
 
 def _difference(names: tuple[str, ...], values: Mapping[Hashable, object]) -> tuple[list[str], list[Hashable]]:

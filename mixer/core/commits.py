@@ -155,10 +155,10 @@ def decode_slot(data: bytes, number: int, where: str) -> Slot:
     return Slot(number, kind, writer, payload)
 
 
-def decode_commit(slot: Slot, where: str) -> Commit:
-    """Return the commit in a ``shard`` slot."""
+def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
+    """Return the commit that the payload of a ``shard`` slot is."""
     try:
-        return Commit(**slot.payload)
+        return Commit(**payload)
     except TypeError as error:
         raise CorruptionError(f"{where}: not a commit: {error}") from error
 

@@ -1,0 +1,289 @@
+"""The commit log on a store: find its end, take it over, add to it.
+
+Readers and resume believe only this log. Its end is found by listing what follows the newest checkpoint and then
+asking for the next slot until there is none, so a stale listing cannot hide a slot. Whoever creates an ``open``
+slot at the end owns the log from there on; the process before it finds its next slot taken by a stranger and stops.
+No clock decides anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from mixer.core import commits
+from mixer.core.commits import Commit, Slot
+from mixer.errors import CorruptionError, FencedError, StoreError
+from mixer.storage import Store
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SLOTS = 1000
+"""A checkpoint holds this many consecutive slots."""
+_OPEN_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a log."""
+
+    next_slot: int
+    """The first slot that nobody has taken."""
+    owner: str | None
+    """Which start of the run wrote last; None if the log is empty."""
+    commit: Commit | None
+    """The newest commit."""
+    final: Mapping[str, Any] | None
+    """Payload of the ``final`` slot, if the run is complete."""
+    head: str
+    """The chain head."""
+    physical: Mapping[str, Any] | None
+    """Writer settings of the last start; None if the log is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLog:
+    """The log below one output."""
+
+    store: Store
+    genesis: str
+    """The chain head before the first commit: it ties the chain to the run's definition."""
+
+    def slot(self, number: int) -> Slot:
+        """Return slot `number`.
+
+        Raises:
+            CorruptionError: It is missing or damaged.
+        """
+        name = commits.slot_name(number)
+        data = self.store.get(name)
+        if data is None:
+            raise CorruptionError(f"{self.store.url}/{name}: missing, though later slots exist; restore it from a copy")
+        return commits.decode_slot(data, number, f"{self.store.url}/{name}")
+
+    def slots(self, start: int = 0, stop: int | None = None) -> Iterator[Slot]:
+        """Yield the slots ``[start, stop)``, to the end of the log without `stop`; each is checked."""
+        for number in range(start, self.next_slot() if stop is None else stop):
+            yield self.slot(number)
+
+    def payloads(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield kind and payload of every slot in order, read through the checkpoints where there are any."""
+        stop = self.next_slot()
+        number = 0
+        while number < stop:
+            name = f"{commits.CHECKPOINT_PREFIX}{number + CHECKPOINT_SLOTS:012d}.json"
+            data = self.store.get(name) if number + CHECKPOINT_SLOTS <= stop else None
+            if data is None:
+                block = [(slot.kind, slot.payload) for slot in self.slots(number, min(stop, number + CHECKPOINT_SLOTS))]
+            else:
+                entries = commits.unsealed(data, f"{self.store.url}/{name}")["slots"]
+                block = [(entry["kind"], entry["payload"]) for entry in entries]
+            yield from block
+            number += CHECKPOINT_SLOTS
+
+    def commits(self) -> list[Commit]:
+        """Return every commit in order, the chain checked from its beginning.
+
+        Raises:
+            CorruptionError: A link of the chain is broken.
+        """
+        found = []
+        head = self.genesis
+        for number, (kind, payload) in enumerate(self.payloads()):
+            if kind == "open":
+                continue
+            where = f"{self.store.url}/{commits.slot_name(number)}"
+            if payload.get("prev") != head:
+                raise CorruptionError(
+                    f"{where}: expected the chain head {head} before it, found {payload.get('prev')}; a slot before it "
+                    f"was replaced, restore the log from a copy"
+                )
+            head = commits.chain_hash(payload)
+            if kind == "shard":
+                found.append(commits.commit_from(payload, where))
+        return found
+
+    def next_slot(self) -> int:
+        """Return the number of the first slot that nobody has taken.
+
+        Raises:
+            CorruptionError: A slot is missing, or something else than slots lies in the log.
+        """
+        checkpoints = self.store.list(commits.CHECKPOINT_PREFIX)
+        known = int(checkpoints[-1].name.rpartition("/")[2].removesuffix(".json")) if checkpoints else 0
+        # The last slot that the checkpoint names is listed again: a checkpoint without its log is no log.
+        start = max(0, known - 1)
+        listed = self.store.list(commits.LOG_PREFIX, after=commits.slot_name(start - 1) if start else "")
+        for number, info in enumerate(listed, start):
+            if info.name != commits.slot_name(number):
+                raise CorruptionError(
+                    f"{self.store.url}: expected {commits.slot_name(number)} in the commit log, found {info.name}; "
+                    f"a slot is missing or a foreign file lies there, restore the log from a copy"
+                )
+        if known and not listed:
+            raise CorruptionError(
+                f"{self.store.url}/{commits.slot_name(start)}: missing, though the checkpoint "
+                f"{checkpoints[-1].name} names it; restore the log from a copy"
+            )
+        number = start + len(listed)
+        while self.store.stat(commits.slot_name(number)) is not None:
+            number += 1
+        return number
+
+    def tail(self) -> Tail:
+        """Return the end of the log, its last slots checked.
+
+        Raises:
+            CorruptionError: A slot is missing, damaged, or was written by a process that did not own the log.
+        """
+        next_slot = self.next_slot()
+        if not next_slot:
+            return Tail(0, None, None, None, self.genesis, None)
+        opening = self._opening(self.slot(next_slot - 1))
+        owner, physical = opening.writer["owner"], opening.payload.get("physical")
+        for number in range(next_slot - 1, -1, -1):
+            slot = self.slot(number)
+            if slot.kind == "open":
+                continue
+            self._opening(slot)
+            head = commits.chain_hash(slot.payload)
+            if slot.kind == "final":
+                return Tail(next_slot, owner, self._commit_before(number), slot.payload, head, physical)
+            return Tail(next_slot, owner, self._commit(slot), None, head, physical)
+        return Tail(next_slot, owner, None, None, self.genesis, physical)
+
+    def _commit(self, slot: Slot) -> Commit:
+        return commits.commit_from(slot.payload, f"{self.store.url}/{commits.slot_name(slot.number)}")
+
+    def _commit_before(self, number: int) -> Commit | None:
+        """Return the newest commit before slot `number`."""
+        for before in range(number - 1, -1, -1):
+            slot = self.slot(before)
+            if slot.kind == "shard":
+                return self._commit(slot)
+        return None
+
+    def _opening(self, slot: Slot) -> Slot:
+        """Return the ``open`` slot that `slot` names as its owner's, which must be of the same owner and run."""
+        opened = slot.writer.get("open")
+        owner = slot.writer.get("owner")
+        where = f"{self.store.url}/{commits.slot_name(slot.number)}"
+        if type(opened) is not int or not 0 <= opened <= slot.number or not isinstance(owner, str):
+            raise CorruptionError(
+                f"{where}: expected the slot of its owner's `open`, found {opened!r}; it is no slot of this log"
+            )
+        opening = slot if opened == slot.number else self.slot(opened)
+        if (
+            opening.kind != "open"
+            or opening.writer.get("owner") != owner
+            or opening.payload.get("genesis") != self.genesis
+        ):
+            raise CorruptionError(
+                f"{where}: written by {owner}, but slot {opened}, which it names, is of "
+                f"{opening.writer.get('owner')} and run {opening.payload.get('genesis')}; it belongs to another run"
+            )
+        return opening
+
+
+@dataclass(slots=True)
+class LogWriter:
+    """The right to add to a log, until somebody else takes it over."""
+
+    log: CommitLog
+    owner: str
+    open_slot: int
+    next_slot: int
+    head: str
+    recent: list[Slot] = field(default_factory=list)
+    """Slots written since the last checkpoint, by this writer."""
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Create the next slot; when this returns, it is durable.
+
+        Raises:
+            FencedError: Somebody else has taken the run over.
+        """
+        slot = Slot(self.next_slot, kind, envelope(self.owner, self.open_slot), payload)
+        name = commits.slot_name(slot.number)
+        if not self.log.store.create(name, commits.encode_slot(slot)):
+            raise self._fenced(slot.number)
+        self.next_slot += 1
+        self.head = commits.chain_hash(payload)
+        self.recent.append(slot)
+        if self.next_slot % CHECKPOINT_SLOTS == 0:
+            self._checkpoint()
+
+    def _fenced(self, number: int) -> FencedError:
+        writer = self.log.slot(number).writer
+        return FencedError(
+            f"{self.log.store.url}: slot {number} of the commit log was taken by another start of this run "
+            f"(on {writer.get('host')}, at {writer.get('time')}); this process stops, and nothing is harmed. "
+            f"See how far the other one is with `mixer status`."
+        )
+
+    def _checkpoint(self) -> None:
+        """Write the checkpoint of the last `CHECKPOINT_SLOTS` slots: a copy for readers of long runs."""
+        stop = self.next_slot
+        start = stop - CHECKPOINT_SLOTS
+        known = {slot.number: slot for slot in self.recent}
+        name = f"{commits.CHECKPOINT_PREFIX}{stop:012d}.json"
+        try:
+            slots = [known.get(number) or self.log.slot(number) for number in range(start, stop)]
+            entries = [{"kind": slot.kind, "payload": slot.payload} for slot in slots]
+            data = commits.sealed({"format": commits.FORMAT, "first_slot": start, "head": self.head, "slots": entries})
+            self.log.store.put(name, data)
+        except StoreError as error:
+            # Derived, and never believed without the log: the run is whole without it.
+            log.warning("checkpoint not written name=%s error=%s", name, error)
+        self.recent.clear()
+
+
+def take_over(
+    log_: CommitLog, owner: str, physical: Mapping[str, Any], *, expected_owner: str | None = None
+) -> tuple[LogWriter, Tail]:
+    """Create an ``open`` slot at the end of the log; return the right to write, and the end before it.
+
+    Args:
+        log_: The log.
+        owner: A name of this start of the run that no other start has.
+        physical: The writer settings of this start, for the record.
+        expected_owner: If given, the log must still be this start's.
+
+    Raises:
+        FencedError: The log is no longer `expected_owner`'s, or others were faster too many times.
+    """
+    for _ in range(_OPEN_ATTEMPTS):
+        tail = log_.tail()
+        if expected_owner is not None and tail.owner != expected_owner:
+            raise FencedError(
+                f"{log_.store.url}: another start of this run has taken it over ({tail.owner}); this process stops, "
+                f"and nothing is harmed. See how far the other one is with `mixer status`."
+            )
+        number = tail.next_slot
+        payload = {"genesis": log_.genesis, "head": tail.head, "physical": physical}
+        slot = Slot(number, "open", envelope(owner, number), payload)
+        if log_.store.create(commits.slot_name(number), commits.encode_slot(slot)):
+            return LogWriter(log_, owner, number, number + 1, tail.head, [slot]), tail
+        log.info("slot %d was taken by another start, reading on", number)
+    raise FencedError(
+        f"{log_.store.url}: {_OPEN_ATTEMPTS} times another start was faster; let one of them run and try again later"
+    )
+
+
+def envelope(owner: str, open_slot: int) -> dict[str, Any]:
+    """Return who writes a slot now; the nonce makes every slot's bytes unique."""
+    return {
+        "owner": owner,
+        "open": open_slot,
+        "nonce": secrets.token_hex(16),
+        "host": socket.gethostname(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"pyarrow": pa.__version__},
+    }
