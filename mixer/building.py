@@ -268,7 +268,7 @@ def attach(output: str, owner: str) -> OpenRun:
     Raises:
         FencedError: A start other than `owner` has taken the run over meanwhile.
     """
-    store, run = _existing(output)
+    store, run = existing(output)
     return _open(store, run, owner, expected_owner=owner)
 
 
@@ -307,8 +307,13 @@ def _claim(store: Store) -> None:
     probe_create_only(store)
 
 
-def _existing(output: str) -> tuple[Store, Planned]:
-    """Return the store of an output and the run in it."""
+def existing(output: str) -> tuple[Store, Planned]:
+    """Return the store of an output, and the run in it; nothing is written.
+
+    Raises:
+        OutputError: There is no run there.
+        CorruptionError: Its definition is damaged.
+    """
     store = open_store(output)
     data = store.get(commits.RUN_NAME)
     if data is None:
@@ -374,6 +379,6 @@ def status(output: str) -> RunSummary:
         OutputError: There is no run there.
         CorruptionError: What is there is damaged.
     """
-    store, run = _existing(output)
+    store, run = existing(output)
     tail = CommitLog(store, run.run).tail()
     return _summary(store, run, tail.commit, tail.head, finished=tail.final is not None)
