@@ -252,7 +252,8 @@ def start(config: MixConfig, *, allow_repack: bool = False) -> OpenRun:
     data = store.get(commits.RUN_NAME)
     if data is None:
         planned = planning.plan(config)
-        _claim(store)
+        refuse_foreign(store)
+        probe_create_only(store)
         data = planning.run_file(planned)
         if not store.create(commits.RUN_NAME, data):
             # Somebody else started at this very moment; theirs is the run, if it is the same one.
@@ -292,11 +293,11 @@ def _open(store: Store, planned: Planned, owner: str, *, expected_owner: str | N
     return OpenRun(store, planned, writer, tail)
 
 
-def _claim(store: Store) -> None:
+def refuse_foreign(store: Store) -> None:
     """Check that a new run may begin in `store`.
 
     Raises:
-        OutputError: Something else lies there, or the store lets two writers both create one object.
+        OutputError: Something else lies there.
     """
     foreign = [info.name for info in store.list("") if not info.name.startswith(".mixer/")]
     if foreign:
@@ -304,7 +305,6 @@ def _claim(store: Store) -> None:
             f"{store.url}: expected an empty location or a run of mixer, found {len(foreign)} other objects, "
             f"such as {foreign[0]!r}; nothing was touched, choose another output or empty this one"
         )
-    probe_create_only(store)
 
 
 def existing(output: str) -> tuple[Store, Planned]:
