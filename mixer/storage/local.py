@@ -173,6 +173,8 @@ def _link(temporary: Path, path: Path) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:

@@ -127,7 +127,7 @@ class S3Store:
             found = None
         if found is None:
             raise StoreUnavailableError(
-                f"{failure}; whether {self._shown(name)} was or will yet be created is unknown, and a further run finds out"
+                f"{failure}; whether {self._shown(name)} was or will yet be created is unknown; a later run finds out"
             ) from failure
         return found
 

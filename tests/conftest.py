@@ -1,0 +1,30 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from mixer.storage.s3 import S3Store
+from tests.s3_server import BUCKET, S3Server, running_s3_server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A real S3 server; the environment, and so that of child processes, leads to it from the first use on."""
+    with running_s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("AWS_PROFILE", raising=False)
+        patch.delenv("AWS_SESSION_TOKEN", raising=False)
+        for name, value in server.environment().items():
+            patch.setenv(name, value)
+        # The first object of a bucket costs the server 0.2 s; no test should pay for it.
+        S3Store(BUCKET).put("first", b"")
+        yield server
+
+
+@pytest.fixture
+def s3_url(s3_server: S3Server) -> str:
+    """An empty place in the server's bucket."""
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
