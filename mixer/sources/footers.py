@@ -1,0 +1,85 @@
+"""Parquet footers: fetched by one read of the file's tail, judged, hashed and parsed.
+
+The hash covers the footer as stored (metadata, length, magic): two files with equal footers have the same
+schema, row groups, sizes, places and statistics.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mixer.errors import InputError
+from mixer.storage.inputs import InputFile, read_range
+
+_GUESS_BYTES = 64 * 1024
+_MAGIC = b"PAR1"
+_MAGIC_ENCRYPTED = b"PARE"
+_END_BYTES = 8  # the footer's length and the magic
+_LEAST_BYTES = len(_MAGIC) + _END_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A parsed footer."""
+
+    metadata: pq.FileMetaData
+    sha256: str
+    bytes: int
+    """Length as stored."""
+
+
+def read_footer(name: str, file: InputFile) -> Footer:
+    """Return the footer of a file of dataset `name`, in one request if it is no longer than 64 KiB.
+
+    Raises:
+        InputError: The file is empty, cut short, encrypted, or not Parquet.
+        ChangedError: The file is gone, or was replaced since `file` was listed.
+    """
+    where = f"dataset {name!r}, file {file.url}"
+    if file.bytes == 0:
+        raise InputError(
+            f"{where}: expected a Parquet file, found an empty one (0 bytes); write it again, or leave it out"
+        )
+    tail = read_range(file, max(0, file.bytes - _GUESS_BYTES), file.bytes)
+    if file.bytes < _LEAST_BYTES or tail[-4:] != _MAGIC:
+        raise InputError(f"{where}: expected a Parquet file, found {_diagnosis(file, tail)}")
+    footer_bytes = int.from_bytes(tail[-_END_BYTES:-4], "little") + _END_BYTES
+    if footer_bytes + len(_MAGIC) > file.bytes:
+        raise InputError(
+            f"{where}: expected a Parquet file, found a footer said to be {footer_bytes} bytes long in a file of "
+            f"{file.bytes} bytes: it is damaged; write it again, or leave it out"
+        )
+    if footer_bytes > len(tail):
+        tail = read_range(file, file.bytes - footer_bytes, file.bytes)
+    return _parsed(where, tail[-footer_bytes:])
+
+
+def _parsed(where: str, footer: bytes) -> Footer:
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(footer))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{where}: expected a Parquet file, found a footer that cannot be read ({error}); write the file again, "
+            f"or leave it out"
+        ) from error
+    return Footer(metadata, hashlib.sha256(footer).hexdigest(), len(footer))
+
+
+def _diagnosis(file: InputFile, tail: bytes) -> str:
+    """Return what a file is that does not end as Parquet does, and what to do about it."""
+    if tail[-4:] == _MAGIC_ENCRYPTED:
+        return "one with an encrypted footer; decrypt it first"
+    head = read_range(file, 0, min(len(_MAGIC), file.bytes))
+    if head == _MAGIC:
+        return (
+            f"one that begins so but is cut short: its last bytes are {tail[-4:]!r}, not {_MAGIC!r}, at "
+            f"{file.bytes} bytes; copy or write it again, or leave it out"
+        )
+    return (
+        f"something else: it begins with {head!r} and ends with {tail[-4:]!r}; convert it to Parquet, or name only the "
+        f"Parquet files"
+    )

@@ -1,0 +1,203 @@
+"""What a dataset is made of: every file with its size, version, rows and the hash of its footer.
+
+An inventory is taken once, when a run is planned, and kept with the run as plain JSON. Later starts compare
+the files with it and never list them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mixer.errors import ChangedError, CorruptionError, InputError
+from mixer.sources.footers import Footer, read_footer
+from mixer.storage.inputs import InputFile, difference, find_inputs, stat_input
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_THREADS = 16
+_KEPT_FOOTER_BYTES = 64 * 1024 * 1024
+"""Of one dataset; parsed footers take a few times as much. Further files have theirs read again when opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a dataset, as it was when the run was planned."""
+
+    url: str
+    bytes: int
+    version: str
+    rows: int
+    row_group_rows: tuple[int, ...]
+    uncompressed_bytes: int
+    """Of all columns, encoded as in the file but not compressed."""
+    footer_sha256: str
+
+    @property
+    def file(self) -> InputFile:
+        """The file without what its footer says."""
+        return InputFile(self.url, self.bytes, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The files of one dataset in their order, and what was passed over when they were listed.
+
+    >>> Inventory(files=(FileEntry("/a.parquet", 400, "1", 3, (2, 1), 90, "ab"),), ignored=()).rows
+    3
+    """
+
+    files: tuple[FileEntry, ...]
+    ignored: tuple[str, ...]
+    footers: Mapping[str, pq.FileMetaData] = field(default_factory=dict, compare=False, repr=False)
+    """Parsed footers by URL, as far as this process has read and kept them. Not part of the value."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in all files."""
+        return sum(entry.rows for entry in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files as stored."""
+        return sum(entry.bytes for entry in self.files)
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """Bytes of all columns of all files, encoded but not compressed."""
+        return sum(entry.uncompressed_bytes for entry in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the inventory as strings, integers and lists, for `from_json`."""
+        files = [{**asdict(entry), "row_group_rows": list(entry.row_group_rows)} for entry in self.files]
+        return {"files": files, "ignored": list(self.ignored)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Inventory:
+        """Return the inventory that `to_json` gave `value` for.
+
+        Raises:
+            CorruptionError: `value` is something else.
+        """
+        try:
+            files = [
+                FileEntry(**{**entry, "row_group_rows": tuple(entry["row_group_rows"])}) for entry in value["files"]
+            ]
+            return cls(tuple(files), tuple(value["ignored"]))
+        except (KeyError, TypeError) as error:
+            raise CorruptionError(
+                f"an inventory of inputs does not have the keys it was written with: {error}"
+            ) from error
+
+
+def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tuple[pa.Schema, ...]]:
+    """Return what dataset `name` at `path` (see `find_inputs`) is made of, and each file's schema as stored.
+
+    Every footer is read, in parallel, once; no rows are. Files without rows are kept.
+
+    Raises:
+        InputError: Nothing was found, or files are not usable; all of these are named.
+        StoreError: A remote store refused, or did not answer.
+    """
+    try:
+        listing = find_inputs(path)
+    except InputError as error:
+        raise InputError(f"dataset {name!r}: {error}") from error
+    results = _in_threads(lambda file: _footer_or_error(name, file), listing.files)
+    errors = [result for result in results if isinstance(result, InputError)]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = "\n".join(f"- {error}" for error in errors)
+        raise InputError(f"dataset {name!r}: {len(errors)} of {len(results)} files cannot be used:\n{lines}")
+    footers = [result for result in results if isinstance(result, Footer)]
+    kept: dict[str, pq.FileMetaData] = {}
+    kept_bytes = 0
+    for file, footer in zip(listing.files, footers, strict=True):
+        kept_bytes += footer.bytes
+        if kept_bytes <= _KEPT_FOOTER_BYTES:
+            kept[file.url] = footer.metadata
+    entries = tuple(_entry(file, footer) for file, footer in zip(listing.files, footers, strict=True))
+    return Inventory(entries, listing.ignored, kept), _schemas(footers)
+
+
+def check_unchanged(name: str, inventory: Inventory) -> None:
+    """Compare every file's size and version with what they were; nothing is read.
+
+    Raises:
+        ChangedError: Files differ or are gone; each one is named with what was expected and what was found.
+        StoreError: A remote store refused, or did not answer.
+    """
+    found = _in_threads(lambda entry: stat_input(entry.url), inventory.files)
+    changed = [
+        f"- {entry.url}: {how}"
+        for entry, file in zip(inventory.files, found, strict=True)
+        if (how := difference(entry.file, file)) is not None
+    ]
+    if changed:
+        raise ChangedError(
+            f"dataset {name!r}: {len(changed)} of {len(inventory.files)} input files have changed since the run was "
+            f"planned; put the old files back, or start a new output:\n" + "\n".join(changed)
+        )
+
+
+def read_planned_footer(name: str, entry: FileEntry) -> pq.FileMetaData:
+    """Return the footer of a file again, if it still is the one that the inventory tells of.
+
+    Raises:
+        ChangedError: The footer or its row count is another one.
+    """
+    footer = read_footer(name, entry.file)
+    if footer.sha256 != entry.footer_sha256 or footer.metadata.num_rows != entry.rows:
+        raise ChangedError(
+            f"dataset {name!r}, file {entry.url}: its contents have changed since the run was planned: expected "
+            f"{entry.rows} rows and footer {entry.footer_sha256[:12]}, found {footer.metadata.num_rows} rows and "
+            f"footer {footer.sha256[:12]}; put the old file back, or start a new output"
+        )
+    return footer.metadata
+
+
+def _footer_or_error(name: str, file: InputFile) -> Footer | InputError:
+    try:
+        return read_footer(name, file)
+    except InputError as error:
+        return error
+
+
+def _entry(file: InputFile, footer: Footer) -> FileEntry:
+    groups = [footer.metadata.row_group(index) for index in range(footer.metadata.num_row_groups)]
+    return FileEntry(
+        url=file.url,
+        bytes=file.bytes,
+        version=file.version,
+        rows=footer.metadata.num_rows,
+        row_group_rows=tuple(group.num_rows for group in groups),
+        uncompressed_bytes=sum(group.total_byte_size for group in groups),
+        footer_sha256=footer.sha256,
+    )
+
+
+def _schemas(footers: Iterable[Footer]) -> tuple[pa.Schema, ...]:
+    """Return each footer's Arrow schema; files that agree share one object, which makes merging them cheap."""
+    distinct: list[pa.Schema] = []
+    schemas = []
+    for footer in footers:
+        schema = footer.metadata.schema.to_arrow_schema()
+        known = next((other for other in distinct if other.equals(schema, check_metadata=True)), None)
+        if known is None:
+            distinct.append(schema)
+        schemas.append(schema if known is None else known)
+    return tuple(schemas)
+
+
+def _in_threads(call: Callable[[T], U], values: Sequence[T]) -> list[U]:
+    if len(values) <= 1:
+        return [call(value) for value in values]
+    with ThreadPoolExecutor(min(_THREADS, len(values)), thread_name_prefix="mixer-inputs") as pool:
+        return list(pool.map(call, values))

@@ -1,0 +1,196 @@
+"""A dataset of Parquet files, read as if its files were one, decoding only what is asked for.
+
+A row group is decoded whole and kept until the reader has passed it, unless it is large: then it is decoded in
+pieces of a few MiB, and the place in it is kept between reads. Both cost the same CPU; a piece takes less
+memory, and a whole group can be read backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, SchemaError, StoreError
+from mixer.sources.files import OpenFiles
+from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup
+from mixer.sources.inventory import FileEntry, Inventory, read_planned_footer
+from mixer.storage.inputs import difference, stat_input
+
+
+class ParquetSource:
+    """Rows of a dataset's files, one after the other, in the columns and types of `schema`.
+
+    Not thread-safe: one source is used by one thread at a time. Different sources may be used in different
+    threads, also when they share `files`. Nothing is opened before the first read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inventory: Inventory,
+        schema: pa.Schema,
+        *,
+        files: OpenFiles | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    ) -> None:
+        """Read the files of `inventory`.
+
+        Args:
+            name: The dataset's name, for messages.
+            inventory: The files in order, as they must still be.
+            schema: Columns and types of what is returned, from `mixer.schemas.merge`; no other columns are read.
+            files: Open files to share with other sources, so that their number is bounded together.
+            limits: How much is decoded at once.
+        """
+        self.name = name
+        self.schema = schema
+        self.rows = inventory.rows
+        self.row_groups_decoded = 0
+        """How often the decoding of a row group was begun."""
+        self._inventory = inventory
+        self._files = files if files is not None else OpenFiles(limit=1)
+        self._limits = limits
+        self._places = _Places(inventory)
+        self._footers: tuple[int, pq.FileMetaData, tuple[str, ...]] | None = None
+        self._open: tuple[int, Rows] | None = None
+
+    def read(self, start: int, stop: int) -> pa.Table:
+        """Return the rows ``[start, stop)`` of the dataset, in `schema`.
+
+        The table has a chunk for each row group or piece, and shares its memory with what is kept of them.
+
+        Raises:
+            ValueError: Not ``0 <= start <= stop <= rows``.
+            ChangedError: A file is gone, or is not the one in the inventory.
+            CorruptionError: A file's footer is the planned one, but what it tells of cannot be decoded.
+            InputError: A file needs something that this version of Arrow cannot decode.
+            StoreError: A store refused, or did not answer; the same call may be made again.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise ValueError(
+                f"dataset {self.name!r}: expected 0 <= start <= stop <= {self.rows}, found start={start}, stop={stop}"
+            )
+        tables = [self.schema.empty_table()] if start == stop else []
+        position = start
+        while position < stop:
+            place = self._places.of(position)
+            first, last = self._places.rows_of(place)
+            end = min(stop, last)
+            with self._blaming(place):
+                tables += self._rows_of(place).read(position - first, end - first)
+            if end == last:
+                # Passed: kept, it would take memory beside the next one.
+                self._drop()
+            position = end
+        return pa.concat_tables(tables)
+
+    def close(self) -> None:
+        """Close files and give memory back. A later read opens them again."""
+        self._drop()
+        self._footers = None
+        self._files.forget(self)
+
+    def _rows_of(self, place: int) -> Rows:
+        if self._open is not None:
+            if self._open[0] == place:
+                return self._open[1]
+            self._drop()
+        rows = self._opened(place)
+        self._open = (place, rows)
+        return rows
+
+    def _opened(self, place: int) -> Rows:
+        file, ordinal = self._places.address_of(place)
+        entry = self._inventory.files[file]
+        footer, columns = self._footer_of(file)
+        group = RowGroup(entry.file, footer, ordinal, columns)
+        decoded_bytes = group.decoded_bytes()
+        if decoded_bytes > self._limits.whole_group_bytes:
+            piece_rows = group.piece_rows(decoded_bytes, self._limits.piece_bytes)
+            return StreamedGroup(group, self.schema, piece_rows=piece_rows, began=self._count)
+        with self._files.lend(self, entry.file, footer) as opened:
+            self._count()
+            return WholeGroup(group, self.schema, opened)
+
+    def _footer_of(self, file: int) -> tuple[pq.FileMetaData, tuple[str, ...]]:
+        """Return a file's footer and which of the wanted columns it has; the last file's are kept."""
+        if self._footers is None or self._footers[0] != file:
+            entry = self._inventory.files[file]
+            footer = self._inventory.footers.get(entry.url)
+            if footer is None:
+                footer = read_planned_footer(self.name, entry)
+            there = set(footer.schema.to_arrow_schema().names)
+            self._footers = (file, footer, tuple(name for name in self.schema.names if name in there))
+        return self._footers[1], self._footers[2]
+
+    def _count(self) -> None:
+        self.row_groups_decoded += 1
+
+    def _drop(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[1].close()
+
+    @contextmanager
+    def _blaming(self, place: int) -> Iterator[None]:
+        """Turn what goes wrong into an error that names dataset, file and row group; the next read begins anew."""
+        file, ordinal = self._places.address_of(place)
+        entry = self._inventory.files[file]
+        where = f"dataset {self.name!r}, file {entry.url}, row group {ordinal}"
+        try:
+            yield
+        except (SchemaError, CorruptionError) as error:
+            self._drop()
+            raise type(error)(f"{where}: {error}") from error
+        except MixerError:
+            self._drop()
+            raise
+        except (OSError, pa.ArrowException) as error:
+            self._drop()
+            if isinstance(error, MemoryError):
+                raise
+            raise self._judged(where, entry, error) from error
+
+    def _judged(self, where: str, entry: FileEntry, error: Exception) -> MixerError:
+        """Return what a failed decoding is: the file was changed, the disk failed, or the bytes are damaged."""
+        if changed := difference(entry.file, stat_input(entry.url)):
+            return ChangedError(f"{where}: the file has changed since the run was planned: {changed}; put it back")
+        if isinstance(error, pa.ArrowNotImplementedError):
+            return InputError(
+                f"{where}: this version of Arrow cannot decode it ({error}); write the file in another way"
+            )
+        if isinstance(error, OSError) and error.errno is not None:
+            return StoreError(f"{where}: cannot be read: {error}; check the disk, then run again")
+        return CorruptionError(
+            f"{where}: its bytes do not decode, although the footer is the planned one: {error}; restore the file from "
+            f"a copy with the same modification time, or start a new output without it"
+        )
+
+
+class _Places:
+    """Where each row of a dataset is: row groups with rows, numbered over all files."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        rows = [np.array(entry.row_group_rows, dtype=np.int64) for entry in inventory.files]
+        all_rows = np.concatenate([*rows, np.zeros(0, dtype=np.int64)])  # (row groups,)
+        files = np.repeat(np.arange(len(rows)), [len(counts) for counts in rows])
+        ordinals = np.concatenate([*(np.arange(len(counts)) for counts in rows), np.zeros(0, dtype=np.int64)])
+        filled = all_rows > 0
+        self._files, self._ordinals = files[filled], ordinals[filled]
+        self._starts = np.concatenate([[0], np.cumsum(all_rows[filled])])  # (places + 1,)
+
+    def of(self, row: int) -> int:
+        """Return the place of the dataset's row `row`."""
+        return int(np.searchsorted(self._starts, row, side="right")) - 1
+
+    def rows_of(self, place: int) -> tuple[int, int]:
+        """Return the first of the dataset's rows in a place, and one past the last."""
+        return int(self._starts[place]), int(self._starts[place + 1])
+
+    def address_of(self, place: int) -> tuple[int, int]:
+        """Return a place's file, and its row group within the file."""
+        return int(self._files[place]), int(self._ordinals[place])

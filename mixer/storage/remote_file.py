@@ -1,0 +1,149 @@
+"""A remote input file as pyarrow reads it: pinned to one version, each range retried by itself."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from mixer.errors import ChangedError, StoreError
+from mixer.storage.retry import call_with_retries, is_precondition_failed
+
+# What stores call the thing that changes with the contents, the surest first.
+_VERSION_KEYS = (
+    "ETag",
+    "etag",
+    "generation",
+    "md5Hash",
+    "content_md5",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "created",
+)
+
+
+def version_in(info: Mapping[str, Any]) -> str:
+    """Return the version token in what fsspec says of a file; empty if there is none.
+
+    >>> version_in({"name": "b/k", "size": 3, "ETag": '"d41d8"'})
+    'd41d8'
+    """
+    for key in _VERSION_KEYS:
+        if (value := info.get(key)) is not None:
+            return value.isoformat() if hasattr(value, "isoformat") else str(value).strip('"')
+    return ""
+
+
+class PinnedFile(io.RawIOBase):
+    """A seekable, read-only file over ranged requests. Not thread-safe by itself; pyarrow locks it.
+
+    Args:
+        filesystem: An fsspec file system that neither caches nor retries.
+        path: The file's path on it.
+        url: Its name for people.
+        length: Its length in bytes.
+        version: Its version; another one is a `ChangedError`, now or at any later read. Empty: not checked.
+
+    Raises:
+        ChangedError: The file is gone or was replaced.
+        StoreError: The store refused, or did not answer.
+    """
+
+    def __init__(self, filesystem: Any, path: str, *, url: str, length: int, version: str) -> None:
+        super().__init__()
+        self._filesystem, self._path, self._url = filesystem, path, url
+        self._length, self._version = length, version
+        self._position = 0
+        self._handle: Any = None
+        self._call(self._opened, what=f"open {url}")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return self._length
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = min(self._position, self._length)
+        stop = self._length if size is None or size < 0 else min(start + size, self._length)
+        if start == stop:
+            return b""
+        data: bytes = self._call(lambda: self._range(start, stop), what=f"get {self._url} bytes {start}-{stop}")
+        self._position = stop
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._drop()
+        super().close()
+
+    def _range(self, start: int, stop: int) -> bytes:
+        try:
+            handle = self._opened()
+            handle.seek(start)
+            data = bytes(handle.read(stop - start))
+        except BaseException:
+            # Whatever state it is in, the next try begins with a new one.
+            self._drop()
+            raise
+        if len(data) != stop - start:
+            self._drop()
+            raise ConnectionError(f"expected {stop - start} bytes, found {len(data)}")
+        return data
+
+    def _opened(self) -> Any:
+        if self._handle is None:
+            handle = self._filesystem.open(self._path, "rb", cache_type="none")
+            info = getattr(handle, "details", None) or self._filesystem.info(self._path)
+            version = version_in(info)
+            if info["size"] != self._length or (self._version and version != self._version):
+                handle.close()
+                raise ChangedError(
+                    self._changed(
+                        f"expected {self._length} bytes, version {self._version or '(any)'}; "
+                        f"found {info['size']} bytes, version {version}"
+                    )
+                )
+            self._handle = handle
+        return self._handle
+
+    def _call(self, call: Any, *, what: str) -> Any:
+        try:
+            return call_with_retries(call, what=what)
+        except FileNotFoundError as error:
+            raise ChangedError(self._changed("expected a file, found none")) from error
+        except StoreError:
+            raise
+        except OSError as error:
+            if is_precondition_failed(error):
+                raise ChangedError(self._changed("it was replaced while it was read")) from error
+            raise
+
+    def _changed(self, how: str) -> str:
+        return (
+            f"input file {self._url} has changed since the run was planned: {how}; put the old file back, "
+            f"or start a new output"
+        )
+
+    def _drop(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
