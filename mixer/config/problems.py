@@ -1,0 +1,127 @@
+"""What is wrong with a config, in words: every problem, its place, what was expected, what was found."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from mixer.config.models import PROBLEM, PROBLEMS, DatasetConfig, MixConfig
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_EXPECTED = {
+    "batch_size": "a positive whole number",
+    "batches": "a positive whole number",
+    "batches_per_shard": "a positive whole number",
+    "batches_per_row_group": "a positive whole number",
+    "weight": "a positive whole number",
+    "compression_level": "a whole number from 1 to 22",
+    "lineage": "true or false",
+    "on_exhausted": "'error' or 'stop'",
+    "compression": "'zstd', 'snappy', 'lz4' or 'none'",
+    "output": "a path or URL",
+    "path": "a path or URL, or a list of them",
+    "datasets": "a mapping from names to a path and a weight each",
+}
+_WHOLE_NUMBERS = {key for key, expected in _EXPECTED.items() if "whole number" in expected}
+_IN_URL = re.compile(r"(://)\S*@|(://[^\s?]*)\?\S*")
+_MAX_SHOWN = 60
+_MAX_SHOWN_BITS = 256
+
+
+def problems_of(error: ValidationError) -> list[tuple[Path, str]]:
+    """Return each problem in `error` as the path to it and what to say, never with a value that may be secret."""
+    found: list[tuple[Path, str]] = []
+    unknown: set[Path] = set()
+    for item in error.errors(include_url=False):
+        path = tuple(part for part in item["loc"] if part != "[key]")
+        if item["type"] == PROBLEMS:
+            found += [((field,), text) for field, text in item["ctx"]["problems"]]
+        elif item["type"] == "extra_forbidden":
+            meant = _meant(path)
+            unknown |= {(*path[:-1], meant)} if meant else set()
+            found.append((path, _unknown(path, meant)))
+        else:
+            found.append((path, _text(path, item)))
+    # A misspelt key is one mistake, not an unknown key and a missing one.
+    return [(path, text) for path, text in found if not (path in unknown and text.startswith("missing"))]
+
+
+def told(problems: Iterable[tuple[Path, str]]) -> str:
+    """Return problems a line each, for a config that comes from no file.
+
+    >>> told([(("datasets", "a.b", "weight"), "missing")])
+    "datasets['a.b'].weight: missing"
+    """
+    return "\n".join(f"{dotted(path)}{text}" for path, text in problems)
+
+
+def dotted(path: Path) -> str:
+    """Return `path` as people write it, with a colon, or nothing for the whole config.
+
+    >>> dotted(("datasets", "web", "path", 0))
+    'datasets.web.path[0]: '
+    """
+    shown = ""
+    for part in path:
+        if isinstance(part, str) and re.fullmatch(r"[\w-]+", part):
+            shown += f".{part}" if shown else part
+        else:
+            shown += f"[{part}]" if isinstance(part, int) else f"[{_short(part)}]"
+    return f"{shown}: " if shown else ""
+
+
+def _known(path: Path) -> Sequence[str]:
+    return list(DatasetConfig.model_fields if len(path) > 1 else MixConfig.model_fields)
+
+
+def _meant(path: Path) -> str | None:
+    near = difflib.get_close_matches(str(path[-1]).lower(), _known(path), n=1)
+    return near[0] if near else None
+
+
+def _unknown(path: Path, meant: str | None) -> str:
+    hint = f" did you mean {meant!r}?" if meant else ""
+    return f"unknown key;{hint} known keys are {', '.join(_known(path))}"
+
+
+def _text(path: Path, item: Any) -> str:
+    field = next((part for part in reversed(path) if part in _EXPECTED), None)
+    if item["type"] == PROBLEM:
+        return str(item["ctx"]["text"])
+    if len(path) == 2 and path[0] == "datasets":  # noqa: PLR2004 - a dataset itself
+        return f"expected a mapping with path and weight, found {_found(item['input'])}"
+    if not path:
+        return f"expected a mapping with the keys {', '.join(_known(path))}; found {_found(item['input'])}"
+    expected = _EXPECTED[str(field)]
+    if item["type"] == "missing":
+        return f"missing; expected {expected}"
+    if item["type"] == "less_than_equal":
+        expected += f" of at most {item['ctx']['le']:,}" if field != "compression_level" else ""
+    hint = " (write plain digits, without quotes)" if field in _WHOLE_NUMBERS and isinstance(item["input"], str) else ""
+    if field == "weight" and item["type"] == "greater_than_equal" and item["input"] == 0:
+        hint = "; leave the dataset out to take nothing from it"
+    return f"expected {expected}, found {_found(item['input'])}{hint}"
+
+
+def _found(value: object) -> str:
+    """Return `value` for people: short, and without what may be secret in a URL."""
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= _MAX_SHOWN_BITS else f"a number of {value.bit_length():,} bits"
+    if isinstance(value, str):
+        return f"the text {_short(value)}" if value else "an empty text"
+    if isinstance(value, dict | list):
+        kind = "mapping" if isinstance(value, dict) else "list"
+        return f"a {kind}" if value else f"an empty {kind}"
+    return repr(value) if isinstance(value, float) else type(value).__name__
+
+
+def _short(text: str) -> str:
+    shown = _IN_URL.sub(r"\1\2...", text)
+    return repr(shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "...")

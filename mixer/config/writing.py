@@ -1,0 +1,75 @@
+"""Configs as YAML and JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from mixer.config.models import MixConfig
+
+_EXAMPLE = """\
+# A mix of datasets by exact weights. `mixer plan` shows what will come of it, `mixer run` makes it.
+
+# Folder or URL prefix for the shards and the commit log.
+output: mixed
+
+# Rows in every batch: each batch has this many, divided among the datasets by their weights.
+batch_size: 512
+
+# Batches of the whole run. Leave it out with `on_exhausted: stop`.
+batches: 2_000
+
+# Batches in every Parquet file. The position is committed after each file, so a killed run loses at most one.
+batches_per_shard: 128
+
+# If a dataset has too few rows: `error` says so before anything is written,
+# `stop` ends the run after the last batch that every dataset can fill.
+on_exhausted: error
+
+# Columns that say where each row comes from: _dataset, _row, _batch.
+lineage: true
+
+# zstd, snappy, lz4 or none. Only zstd takes a compression_level: 1 (the default) to 22.
+compression: zstd
+# compression_level: 1
+
+# Batches in a row group; chosen by size if left out.
+# batches_per_row_group: 16
+
+# The order of the datasets matters: rows stand in it inside a batch, and it breaks ties.
+# A path is a Parquet file, a glob, a folder, or a list of these; a local path or a URL.
+# Credentials have no place here: they come from the environment, ~/.aws or fsspec's configuration.
+datasets:
+  web:
+    path: inputs/web/*.parquet
+    weight: 6
+  code:
+    path: inputs/code/
+    weight: 3
+  books:
+    path:
+      - inputs/books-1.parquet
+      - inputs/books-2.parquet
+    weight: 1
+"""
+
+
+def example_config() -> str:
+    """Return a config to start from, in YAML, every key explained; it loads as it is.
+
+    >>> example_config().startswith("# A mix")
+    True
+    """
+    return _EXAMPLE
+
+
+def to_yaml(config: MixConfig) -> str:
+    """Return `config` as YAML that loads as an equal config; what is None is left out."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    return str(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10**6))
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a config."""
+    return MixConfig.model_json_schema()
