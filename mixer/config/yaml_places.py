@@ -90,10 +90,11 @@ def read(text: str) -> Document:
 def _read_documents(events: Iterator[Any], document: Document) -> None:
     documents = 0
     for event in events:
+        line = event.start_mark.line + 1
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise UnreadableError(event.start_mark.line + 1, "a second document begins; expected one")
+                raise UnreadableError(line, "a second document begins; expected one")
             document.value = _value(next(events), events, (), document)
 
 
