@@ -1,8 +1,9 @@
 """What mixer asks of a store, and what every store promises.
 
 A store is a flat set of named, immutable-looking byte strings below one location. Names are relative, use
-`/`, and never leave the location. The verbs are few because each one is a promise that the contract suite
-holds every implementation to: whole objects only, no write handles, no listing caches.
+`/`, and never leave the location; none may be a folder of another, since a disk cannot hold both. The verbs are
+few because each one is a promise that the contract suite holds every implementation to: whole objects only, no
+write handles, no listing caches.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class ObjectInfo:
     bytes: int
     """Length in bytes."""
     version: str
-    """A token that changes when the object is replaced: an ETag, or a local file's modification time in ns."""
+    """A token that changes when the object is replaced: an ETag, or a local file's modification time and inode."""
 
 
 class Store(Protocol):

@@ -233,5 +233,6 @@ def _told(doing: str, path: Path) -> Iterator[None]:
     except OSError as error:
         code = error.errno or 0
         hint = f"; {_HINTS[code]}" if code in _HINTS else ""
-        message = f"cannot {doing} {path}: {error.strerror or error}{hint}"
+        where = f" ({error.filename})" if error.filename not in {None, str(path)} else ""
+        message = f"cannot {doing} {path}: {error.strerror or error}{where}{hint}"
         raise (StoreUnavailableError if code in _UNAVAILABLE else StoreError)(message) from error
