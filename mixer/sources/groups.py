@@ -46,8 +46,8 @@ class RowGroup:
         rows: int = self.footer.row_group(self.ordinal).num_rows
         return rows
 
-    def decoded_bytes(self) -> int:
-        """Return about how much memory its wanted columns take when decoded.
+    def decoded_bytes(self, schema: pa.Schema) -> int:
+        """Return about how much memory its wanted columns take when decoded into `schema`.
 
         Columns of long texts that repeat a lot cannot be told from the footer: a few rows of these are decoded.
         """
@@ -59,7 +59,8 @@ class RowGroup:
             batch = next(self.batches(opened, _PROBE_ROWS, size.repeated))
         finally:
             opened.close()
-        repeated_bytes: int = batch.nbytes * self.rows // max(1, batch.num_rows)
+        probe = conform(pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in size.repeated]))
+        repeated_bytes: int = probe.nbytes * self.rows // max(1, probe.num_rows)
         return size.bytes + repeated_bytes
 
     def piece_rows(self, decoded_bytes: int, piece_bytes: int) -> int:

@@ -108,7 +108,7 @@ class ParquetSource:
         entry = self._inventory.files[file]
         footer, columns = self._footer_of(file)
         group = RowGroup(entry.file, footer, ordinal, columns)
-        decoded_bytes = group.decoded_bytes()
+        decoded_bytes = group.decoded_bytes(self.schema)
         if decoded_bytes > self._limits.whole_group_bytes:
             piece_rows = group.piece_rows(decoded_bytes, self._limits.piece_bytes)
             return StreamedGroup(group, self.schema, piece_rows=piece_rows, began=self._count)

@@ -18,7 +18,7 @@ from mixer.storage.filesystems import filesystem_for
 from mixer.storage.patterns import SUFFIXES, WHOLE_FOLDER, Pattern, Verdict, has_wildcard, is_hidden, split_pattern
 from mixer.storage.remote_file import PinnedFile, version_in
 from mixer.storage.retry import call_with_retries
-from mixer.storage.urls import is_chained, redact_url, split_protocol
+from mixer.storage.urls import is_chained, redact, redact_url, split_protocol
 
 _SHOWN_IGNORED = 5
 _LOCAL = frozenset({"file", "local"})
@@ -187,7 +187,7 @@ def _unreadable(path: str, error: OSError) -> InputError:
 
 def _find(entry: str) -> InputListing:
     if is_chained(entry):
-        raise InputError(f"input {redact_url(entry)!r}: expected one protocol, found several joined by '::'")
+        raise InputError(f"input {redact(entry)!r}: expected one protocol, found several joined by '::'")
     protocol, rest = split_protocol(entry)
     where = _find_remote(entry) if protocol not in _LOCAL else _find_local(rest)
     if where.files:
@@ -298,16 +298,16 @@ def _remote(url: str) -> tuple[Any, str]:
 
 def _find_remote(url: str) -> InputListing:
     _refuse_secrets(url)
+    protocol, rest = split_protocol(url)
+    if has_wildcard(rest.partition("/")[0]):
+        raise InputError(f"input {url!r}: expected a bucket's name without wildcards")
     if not url.endswith("/"):
         named = stat_input(url)
         if named is not None:
             return InputListing((named,), ())
-    if not has_wildcard(split_protocol(url)[1]):
+    if not has_wildcard(rest):
         return _sorted(url.rstrip("/"), _list_remote(url.rstrip("/"), WHOLE_FOLDER))
-    protocol, rest = split_protocol(url)
     base, pattern = split_pattern(rest)
-    if not base.strip("/"):
-        raise InputError(f"input {url!r}: expected a bucket's name without wildcards")
     return _sorted(f"{protocol}://{base}", _list_remote(f"{protocol}://{base}", pattern))
 
 

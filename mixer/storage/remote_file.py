@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from mixer.errors import ChangedError, StoreError
 from mixer.storage.retry import call_with_retries, is_precondition_failed
 
-# What stores call the thing that changes with the contents, the surest first.
-_VERSION_KEYS = (
-    "ETag",
-    "etag",
-    "generation",
-    "md5Hash",
-    "content_md5",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "created",
-)
+# What stores call the thing that changes with the contents.
+_TOKEN_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
+# Second best: when the file was written. Listings and single look-ups of one store may say it in different types.
+_TIME_KEYS = ("mtime", "LastModified", "last_modified", "created")
 
 
 def version_in(info: Mapping[str, Any]) -> str:
     """Return the version token in what fsspec says of a file; empty if there is none.
 
-    >>> version_in({"name": "b/k", "size": 3, "ETag": '"d41d8"'})
-    'd41d8'
+    >>> version_in({"name": "b/k", "size": 3, "ETag": '"d41d8"'}), version_in({"name": "k", "mtime": 12.5})
+    ('d41d8', '12500')
     """
-    for key in _VERSION_KEYS:
-        if (value := info.get(key)) is not None:
-            return value.isoformat() if hasattr(value, "isoformat") else str(value).strip('"')
+    for key in _TOKEN_KEYS:
+        if (token := info.get(key)) is not None:
+            return str(token).strip('"')
+    for key in _TIME_KEYS:
+        moment = info.get(key)
+        if isinstance(moment, datetime):
+            moment = moment.timestamp()
+        if moment is not None:
+            return str(round(moment * 1000)) if isinstance(moment, (int, float)) else str(moment)
     return ""
 
 
