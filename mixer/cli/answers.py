@@ -1,0 +1,53 @@
+"""The commands that only look: each one call of a verb, and its result as values and as text."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mixer.building import status
+from mixer.cli import head_view, plan_view, run_view, verify_view
+from mixer.cli.console import Failure, Reply, failure_of
+from mixer.cli.pace import Step
+from mixer.cli.progress import display
+from mixer.config import load_config
+from mixer.errors import CorruptionError
+from mixer.heading import head
+from mixer.previewing import preview
+from mixer.verifying import Checked, verify
+
+
+def show_plan(config: str) -> Reply:
+    """Answer `mixer plan`."""
+    seen = preview(load_config(config))
+    value = plan_view.plan_value(seen)
+    failure = failure_of(seen.refusal) if seen.refusal else None
+    return Reply(value, partial(plan_view.plan_lines, value, config=config), failure)
+
+
+def show_status(output: str) -> Reply:
+    """Answer `mixer status`."""
+    value = run_view.summary_value(status(output))
+    return Reply(value, partial(run_view.summary_lines, value))
+
+
+def show_verify(output: str, *, quiet: bool) -> Reply:
+    """Answer `mixer verify`."""
+    with display(quiet=quiet) as shown:
+
+        def on_object(checked: Checked) -> None:
+            shown.shards(checked.shards)
+            shown.step(Step(checked.done, checked.rows, checked.bytes, checked.path))
+
+        report = verify(output, on_object=on_object)
+    value = verify_view.report_value(report)
+    failure = None
+    if not report.ok:
+        message = f"{report.output}: {verify_view.found(len(report.problems))}"
+        failure = Failure(CorruptionError.__name__, message, CorruptionError.exit_code)
+    return Reply(value, partial(verify_view.report_lines, value), failure)
+
+
+def show_head(output: str, rows: int, *, batch: int) -> Reply:
+    """Answer `mixer head`."""
+    found = head(output, rows, batch=batch)
+    return Reply(head_view.rows_value(found), partial(head_view.rows_lines, found))

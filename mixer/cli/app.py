@@ -1,0 +1,159 @@
+"""The commands of `mixer`: their arguments and their help. Each imports the verb that it needs when it is called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from mixer.cli.console import Reply
+from mixer.cli.edge import run_app
+
+BEGINNING = """\b
+Begin with:
+  mixer init mix.yaml --from DATA   a config for what lies in DATA
+  mixer plan mix.yaml               what it would give, exactly
+  mixer run mix.yaml                make it; run it again after any failure
+
+\b
+Exit codes:
+  0  done, or nothing to do        4  damage found
+  1  failed, can be resumed        5  not enough data
+  2  bad usage, config or input    6  another start took over
+  3  inputs or config changed      130, 143  stopped, can be resumed
+"""
+
+app = typer.Typer(
+    epilog=BEGINNING,
+    # Plain help takes a third of the time of coloured panels, and can be searched and copied.
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file that says what to mix.")]
+Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="Where a run is: a folder or an s3:// URL.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, also on failure.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the log and, on failure, the traceback.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def _example(*lines: str) -> str:
+    """Return lines as the end of a command's help; the first one keeps the rest from being filled up."""
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def main() -> None:
+    """Run the command line that this process was started with, and exit."""
+    sys.exit(run_app(app))
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 -- typer calls it so
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 -- only when asked for
+
+        typer.echo(f"mixer {version('mixer')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Mix datasets by exact integer weights into Parquet shards, and resume to the same bytes."""
+    del version
+
+
+@app.command(epilog=_example("mixer init mix.yaml --from s3://lake/corpora/"))
+def init(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="The config to write.")] = "mix.yaml",
+    *,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="LOCATION", help="A folder or URL whose Parquet files to mix.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Write a config with comments to start from."""
+    del json, debug
+    from mixer.cli.starting import write_config  # noqa: PLC0415 -- see the top
+
+    return write_config(path, source=source, force=force)
+
+
+@app.command(
+    epilog=_example(
+        "mixer plan mix.yaml", "mixer plan mix.yaml --json | jq '.datasets[] | {name, rows_taken, rows_left}'"
+    )
+)
+def plan(config: Config, *, json: Json = False, debug: Debug = False) -> Reply:
+    """Show exactly what a config gives; no rows are read and nothing is written."""
+    del json, debug
+    from mixer.cli.answers import show_plan  # noqa: PLC0415 -- see the top
+
+    return show_plan(config)
+
+
+@app.command(epilog=_example("mixer run mix.yaml", "mixer run mix.yaml --no-prefect --quiet"))
+def run(  # noqa: PLR0913 -- one for each option
+    config: Config,
+    *,
+    allow_repack: Annotated[
+        bool,
+        typer.Option("--allow-repack", help="Go on under another pyarrow or codec: the same rows in other bytes."),
+    ] = False,
+    prefect: Annotated[
+        bool, typer.Option("--prefect/--no-prefect", help="Run as a Prefect flow, or the bare engine.")
+    ] = True,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Make the mix, or go on with it: what is committed is never made again.
+
+    The first Ctrl-C or SIGTERM stops after the shard under way, a second one at once. Either way, as after a crash,
+    the same command goes on from the last committed shard and ends in the same bytes.
+    """
+    del json, debug
+    from mixer.cli.running import run_config  # noqa: PLC0415 -- see the top
+
+    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet)
+
+
+@app.command(epilog=_example("mixer status s3://lake/premix/v3"))
+def status(output: Output, *, json: Json = False, debug: Debug = False) -> Reply:
+    """Show how far a run is, by its commit log."""
+    del json, debug
+    from mixer.cli.answers import show_status  # noqa: PLC0415 -- see the top
+
+    return show_status(output)
+
+
+@app.command(epilog=_example("mixer verify s3://lake/premix/v3"))
+def verify(output: Output, *, quiet: Quiet = False, json: Json = False, debug: Debug = False) -> Reply:
+    """Read all of a run, log and shards, and report every object that is not what it must be."""
+    del json, debug
+    from mixer.cli.answers import show_verify  # noqa: PLC0415 -- see the top
+
+    return show_verify(output, quiet=quiet)
+
+
+@app.command(epilog=_example("mixer head s3://lake/premix/v3 -n 20 --batch 4000"))
+def head(
+    output: Output,
+    *,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, metavar="N", help="How many rows.")] = 10,
+    batch: Annotated[int, typer.Option("--batch", min=0, metavar="N", help="The batch to begin with.")] = 0,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Show rows of a run and where each comes from; long values are shortened, but whole with --json."""
+    del json, debug
+    from mixer.cli.answers import show_head  # noqa: PLC0415 -- see the top
+
+    return show_head(output, rows, batch=batch)

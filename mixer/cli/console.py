@@ -1,0 +1,129 @@
+"""Where words go: results to stdout, everything else to stderr, and neither reader's leaving ends a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+from mixer.errors import MixerError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a command ends with another exit code than 0."""
+
+    type: str
+    """Name of the error, for programs."""
+    message: str
+    exit_code: int
+
+    def value(self) -> dict[str, Any]:
+        """Return what ``--json`` says of it.
+
+        >>> Failure("StoreError", "no such bucket", 1).value()
+        {'error': {'type': 'StoreError', 'message': 'no such bucket', 'exit_code': 1}}
+        """
+        return {"error": {"type": self.type, "message": self.message, "exit_code": self.exit_code}}
+
+
+def failure_of(error: MixerError) -> Failure:
+    """Return the failure that `error` is, with the notes that were added to it and without secrets."""
+    message = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return Failure(type(error).__name__, without_secrets(message), error.exit_code)
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` without what may be secret in it."""
+    from mixer.storage.urls import redact  # noqa: PLC0415 -- `--help` need not wait for it
+
+    return redact(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a command answers; the edge prints it."""
+
+    value: Mapping[str, Any]
+    """The whole result as plain values, for ``--json``."""
+    lines: Callable[[int | None], Iterable[str]]
+    """The result for people, for a window of so many cells; None means any width."""
+    failure: Failure | None = None
+    """Why the command ends with another exit code than 0, although it has a result."""
+
+
+def write_reply(reply: Reply, *, as_json: bool) -> int:
+    """Print a result to stdout, and why it is not all well to stderr; return the exit code."""
+    if as_json:
+        write_json(reply.value if reply.failure is None else {**reply.value, **reply.failure.value()})
+    else:
+        _write(sys.stdout, "\n".join(reply.lines(window_width(sys.stdout))) + "\n")
+    return 0 if reply.failure is None else _say_failure(reply.failure)
+
+
+def write_failure(failure: Failure, *, as_json: bool) -> int:
+    """Print why there is no result; return the exit code."""
+    if as_json:
+        write_json(failure.value())
+    return _say_failure(failure)
+
+
+def _say_failure(failure: Failure) -> int:
+    say(f"mixer: {failure.message}")
+    return failure.exit_code
+
+
+def write_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object to stdout, in ASCII, so that no locale can spoil it."""
+    _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+
+def say(text: str) -> None:
+    """Print a line to stderr: progress, a warning, a hint. A stderr that is gone is no reason to stop."""
+    _write(sys.stderr, text + "\n")
+
+
+def _write(stream: IO[str] | None, text: str) -> None:
+    """Write all of `text` now; if the reader has left, write no more to it in this process."""
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # What is still in the buffer must not raise again when the interpreter flushes it at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def window_width(stream: IO[str]) -> int | None:
+    """Return the cells of a line where `stream` is shown; None if it is no terminal, so that nothing is folded."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def shows_bars(stream: IO[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a bar that repaints itself may be drawn on `stream`."""
+    return stream.isatty() and environment.get("TERM") != "dumb" and not environment.get("CI")
+
+
+class StderrHandler(logging.Handler):
+    """Log records to whatever stderr is when they come, so that a bar can stay below them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
+
+def log_to_stderr(*, debug: bool) -> None:
+    """Show the library's log on stderr: warnings, and with `debug` everything."""
+    logger = logging.getLogger("mixer")
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    if not any(isinstance(handler, StderrHandler) for handler in logger.handlers):
+        handler = StderrHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+        logger.addHandler(handler)

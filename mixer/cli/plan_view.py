@@ -1,0 +1,239 @@
+"""What `mixer plan` says: a preview as plain values, and those values as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from mixer.cli import wording
+from mixer.cli.tables import table
+from mixer.core.allocation import Allocation
+from mixer.core.plan import Plan
+from mixer.core.schedule import batches_that_fit
+from mixer.planning import Planned
+from mixer.previewing import Preview
+
+LABEL_WIDTH = 12
+SHOWN_IGNORED = 5
+"""Ignored files listed for a dataset; ``--json`` has all of them."""
+
+
+def plan_value(preview: Preview) -> dict[str, Any]:
+    """Return everything a plan says, as plain values."""
+    planned, plan = preview.planned, preview.planned.plan
+    last = plan.shard(plan.shard_count - 1)
+    datasets = [_dataset(planned, place) for place in range(len(plan.names))]
+    return {
+        "output": planned.config.output,
+        "run": planned.run[:12],
+        "fingerprint": planned.fingerprint,
+        "action": preview.action,
+        "committed_shards": preview.committed,
+        "datasets": datasets,
+        "rows": plan.rows,
+        "batches": plan.batches,
+        "batch_size": plan.batch_size,
+        "period_batches": _allocation(plan).period,
+        "shards": plan.shard_count,
+        "rows_per_shard": plan.shard(0).rows,
+        "batches_per_shard": plan.batches_per_shard,
+        "last_shard": {"rows": last.rows, "batches": last.batches},
+        "row_groups": _row_groups(plan),
+        "rows_per_row_group": min(plan.batches_per_row_group * plan.batch_size, plan.shard(0).rows),
+        "batches_per_row_group": plan.batches_per_row_group,
+        "estimated_bytes": sum(dataset["estimated_bytes"] for dataset in datasets),
+        "end": _end(planned),
+        "columns": [{"name": field.name, "type": str(field.type)} for field in planned.shard_schema],
+        "type_changes": [
+            {
+                "dataset": promotion.dataset,
+                "file": promotion.file,
+                "column": promotion.column,
+                "stored": promotion.stored,
+                "output": promotion.output,
+            }
+            for promotion in planned.promotions
+        ],
+        "writer": planned.physical,
+    }
+
+
+def _allocation(plan: Plan) -> Allocation:
+    return Allocation(plan.weights, plan.batch_size)
+
+
+def _row_groups(plan: Plan) -> int:
+    """Return the row groups of all shards together."""
+    full, last = divmod(plan.batches, plan.batches_per_shard)
+    return full * -(-plan.batches_per_shard // plan.batches_per_row_group) + -(-last // plan.batches_per_row_group)
+
+
+def _dataset(planned: Planned, place: int) -> dict[str, Any]:
+    """Return what a plan says of one dataset."""
+    plan = planned.plan
+    name, weight, rows = plan.names[place], plan.weights[place], plan.sizes[place]
+    inventory = planned.inventories[name]
+    taken = plan.schedule.offsets_at(plan.batches)[place]
+    total = sum(plan.weights)
+    return {
+        "name": name,
+        "path": planned.config.datasets[name].path,
+        "files": len(inventory.files),
+        "rows": rows,
+        "bytes": inventory.bytes,
+        "weight": weight,
+        "share": str(Fraction(weight, total)),
+        "share_percent": wording.percent(weight, total),
+        "rows_taken": taken,
+        "realised_percent": wording.percent(taken, plan.rows),
+        "rows_off_share": str(taken - Fraction(plan.rows * weight, total)),
+        "rows_left": rows - taken,
+        "taken_percent": wording.percent(taken, rows),
+        "estimated_bytes": inventory.bytes * taken // rows if rows else 0,
+        "ignored": list(inventory.ignored),
+    }
+
+
+def _end(planned: Planned) -> dict[str, Any]:
+    """Return why the run ends where it does, and where the data would end it."""
+    plan = planned.plan
+    allocation = _allocation(plan)
+    fit = batches_that_fit(allocation, plan.sizes)
+    needed = allocation.offsets_at(fit + 1)
+    short = next(name for name, asked, rows in zip(plan.names, needed, plan.sizes, strict=True) if asked > rows)
+    return {
+        "on_exhausted": planned.config.on_exhausted,
+        "batches_asked": planned.config.batches,
+        "largest_batches": fit,
+        "first_exhausted": short,
+        "reason": "exhausted" if plan.batches == fit != planned.config.batches else "batches",
+    }
+
+
+def plan_lines(value: Mapping[str, Any], width: int | None, *, config: str) -> Iterator[str]:
+    """Yield the text of a plan for a window of `width` cells.
+
+    Args:
+        value: What `plan_value` returned.
+        width: None for any width.
+        config: Where the config is, for the next command.
+    """
+    yield _pair("Output", wording.visible(value["output"]))
+    yield _pair("Run", f"{value['run']}, {_action(value, config)}")
+    yield ""
+    yield from _dataset_lines(value, width)
+    yield ""
+    yield from _shape_lines(value)
+    columns = ", ".join(f"{wording.visible(column['name'])} {column['type']}" for column in value["columns"])
+    yield _pair("Columns", columns)
+    yield from _remarks(value)
+
+
+def _pair(label: str, text: str) -> str:
+    return f"{label:<{LABEL_WIDTH}}{text}"
+
+
+def _action(value: Mapping[str, Any], config: str) -> str:
+    command = f"`mixer run {wording.visible(config)}`"
+    done, shards = value["committed_shards"], value["shards"]
+    match value["action"]:
+        case "start":
+            return f"new: {command} starts it"
+        case "resume":
+            return f"{done:,} of {shards:,} shards committed: {command} goes on with shard {done:,}"
+        case "nothing":
+            return f"finished: {command} has nothing to do"
+        case _:
+            return f"refused: {command} ends with the error below"
+
+
+def _dataset_lines(value: Mapping[str, Any], width: int | None) -> list[str]:
+    header = ("dataset", "files", "rows", "size", "weight", "asked", "takes", "realised", "off by", "left")
+    rows = [
+        (
+            wording.visible(dataset["name"]),
+            wording.count(dataset["files"]),
+            wording.count(dataset["rows"]),
+            wording.size(dataset["bytes"]),
+            wording.count(dataset["weight"]),
+            dataset["share_percent"],
+            wording.count(dataset["rows_taken"]),
+            dataset["realised_percent"],
+            wording.signed(Fraction(dataset["rows_off_share"])),
+            wording.count(dataset["rows_left"]),
+        )
+        for dataset in value["datasets"]
+    ]
+    sums = {key: sum(d[key] for d in value["datasets"]) for key in ("files", "rows", "bytes", "weight", "rows_left")}
+    rows.append(
+        (
+            "all",
+            wording.count(sums["files"]),
+            wording.count(sums["rows"]),
+            wording.size(sums["bytes"]),
+            wording.count(sums["weight"]),
+            "100 %",
+            wording.count(value["rows"]),
+            "100 %",
+            "",
+            wording.count(sums["rows_left"]),
+        )
+    )
+    return table(header, rows, align="lrrrrrrrrr", width=width)
+
+
+def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
+    batches, shards, last = value["batches"], value["shards"], value["last_shard"]
+    in_batches = f"in {wording.plural(batches, 'batch')} of {value['batch_size']:,}"
+    yield _pair("Rows", f"{value['rows']:,} {in_batches}, {_end_text(value['end'])}")
+    shape = f"{shards:,} of {value['rows_per_shard']:,} rows ({wording.plural(value['batches_per_shard'], 'batch')})"
+    if last["batches"] != value["batches_per_shard"]:
+        shape = (
+            f"{shards:,}, the last with {last['rows']:,} rows ({wording.plural(last['batches'], 'batch')})"
+            if shards == 1
+            else f"{shape}, the last of {last['rows']:,} ({wording.plural(last['batches'], 'batch')})"
+        )
+    yield _pair("Shards", shape)
+    writer = value["writer"]
+    level = f" level {writer['compression_level']}" if writer["compression_level"] is not None else ""
+    yield _pair("Row groups", f"{value['row_groups']:,} of {value['rows_per_row_group']:,} rows at most")
+    yield _pair(
+        "Size",
+        f"about {wording.size(value['estimated_bytes'])} in {writer['compression']}{level}, "
+        f"if rows take what they take in the inputs",
+    )
+    period = value["period_batches"]
+    exact = "every batch has exactly its shares" if period == 1 else "after each the shares are exact"
+    yield _pair("Period", f"{wording.plural(period, 'batch')}: {exact}")
+
+
+def _end_text(end: Mapping[str, Any]) -> str:
+    """Return why a run ends where it does."""
+    short = repr(wording.visible(end["first_exhausted"]))
+    if end["reason"] == "exhausted":
+        asked = f" of the {end['batches_asked']:,} asked" if end["batches_asked"] is not None else ""
+        return f"as many{asked} as the data gives: {short} runs out first"
+    if end["largest_batches"] == end["batches_asked"]:
+        return f"all that were asked, and all that the data gives: {short} would run out next"
+    return f"all that were asked; the data gives {end['largest_batches']:,}, then {short} runs out"
+
+
+def _remarks(value: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what changes its type, and what was passed over."""
+    if value["type_changes"]:
+        yield ""
+        yield "Types that change, values unchanged"
+        for change in value["type_changes"]:
+            yield (
+                f"  {wording.visible(change['dataset'])}: column {wording.visible(change['column'])!r} is stored as "
+                f"{change['stored']} and written as {change['output']} ({wording.visible(change['file'])})"
+            )
+    for dataset in value["datasets"]:
+        ignored = dataset["ignored"]
+        if ignored:
+            yield ""
+            yield f"Ignored for {wording.visible(dataset['name'])}: {wording.plural(len(ignored), 'name')}"
+            yield from (f"  {wording.visible(name)}" for name in ignored[:SHOWN_IGNORED])
+            if len(ignored) > SHOWN_IGNORED:
+                yield f"  and {len(ignored) - SHOWN_IGNORED:,} more (`--json` lists all)"

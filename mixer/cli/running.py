@@ -1,0 +1,85 @@
+"""The command `mixer run`: the flow or the bare engine, shown while it goes, stopped where nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from mixer import building
+from mixer.building import RunSummary
+from mixer.cli import run_view
+from mixer.cli.console import Failure, Reply
+from mixer.cli.pace import Step
+from mixer.cli.progress import Display, display
+from mixer.cli.stopping import StopRequest
+from mixer.config import MixConfig, load_config
+from mixer.core.commits import Commit
+from mixer.errors import MixerError
+
+FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
+AGAIN = "What is committed stays; the same command goes on from there."
+
+
+class Build(Protocol):
+    """What brings a run to its end: the engine itself, or the flow around it."""
+
+    def __call__(
+        self,
+        config: MixConfig,
+        *,
+        allow_repack: bool,
+        on_commit: Callable[[Commit], None],
+        should_stop: Callable[[], bool],
+    ) -> RunSummary: ...
+
+
+def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool) -> Reply:
+    """Answer `mixer run`."""
+    config = load_config(path)
+    build: Build = _flow() if with_prefect else building.build
+    with StopRequest() as stop, display(quiet=quiet) as shown:
+        summary = _build(build, config, stop, shown, allow_repack=allow_repack)
+    value = run_view.summary_value(summary)
+    failure = None
+    if not summary.finished and stop.signal is not None:
+        message = f"{stop.signal.name}: stopped at a shard's edge. {AGAIN}"
+        failure = Failure("Stopped", message, stop.exit_code)
+    return Reply(value, partial(run_view.summary_lines, value), failure)
+
+
+def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, *, allow_repack: bool) -> RunSummary:
+    """Return how far the run came; a failure that can be mended by trying again says so."""
+    told = False
+
+    def on_commit(commit: Commit) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            _, planned = building.existing(config.output)
+            shown.shards(planned.plan.shard_count)
+        shown.step(Step(commit.shard + 1, commit.rows, commit.bytes, commit.path))
+
+    try:
+        return build(config, allow_repack=allow_repack, on_commit=on_commit, should_stop=stop)
+    except MixerError as error:
+        if error.exit_code == MixerError.exit_code:
+            error.add_note(AGAIN)
+        raise
+    except BaseException as error:
+        # Prefect's own answer to a signal that came before the first shard's edge.
+        if stop.signal is None or isinstance(error, Exception):
+            raise
+        return building.status(config.output)
+
+
+def _flow() -> Build:
+    """Return the flow that is installed; only here is Prefect loaded."""
+    found = list(entry_points(group=FLOW_GROUP, name=FLOW_NAME))
+    if not found:
+        raise MixerError(
+            f"no flow is installed (entry point {FLOW_NAME!r} of {FLOW_GROUP!r}); reinstall mixer, or use --no-prefect"
+        )
+    flow: Build = found[0].load()
+    return flow

@@ -1,0 +1,52 @@
+"""Tables as lines of text, whole on any width: columns where they fit, one block a row where they do not.
+
+Nothing is ever cut off: a number that lost digits to a narrow window would be a wrong number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+GAP = "  "
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str, width: int | None = None) -> list[str]:
+    r"""Return `rows` under `header`, as columns if they fit into `width` cells, else as a block for each row.
+
+    Args:
+        header: A title for each column.
+        rows: A text for each column.
+        align: A letter for each column: ``l`` flush left, ``r`` flush right.
+        width: Cells a line may have; None for no limit.
+
+    >>> print("\n".join(table(["set", "rows"], [["web", "1,200"], ["code", "7"]], align="lr")))
+    set    rows
+    web   1,200
+    code      7
+    >>> print("\n".join(table(["set", "rows"], [["web", "1,200"]], align="lr", width=8)))
+    set   web
+    rows  1,200
+    """
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+    if width is None or sum(widths) + len(GAP) * (len(widths) - 1) <= width:
+        return [_line(cells, widths, align) for cells in (header, *rows)]
+    titles = max(map(cell_len, header))
+    lines: list[str] = []
+    for place, row in enumerate(rows):
+        if place:
+            lines.append("")
+        pairs = zip(header, row, strict=True)
+        lines += [f"{_padded(title, titles, 'l')}{GAP}{cell}".rstrip() for title, cell in pairs if cell]
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], align: str) -> str:
+    padded = [_padded(*parts) for parts in zip(cells, widths, align, strict=True)]
+    return GAP.join(padded).rstrip()
+
+
+def _padded(text: str, width: int, side: str) -> str:
+    blank = " " * (width - cell_len(text))
+    return blank + text if side == "r" else text + blank

@@ -1,0 +1,143 @@
+"""The verb `head`: some rows of a run from any batch on, reading no more than the row groups they lie in."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mixer.building import existing
+from mixer.core import commits
+from mixer.core.commits import Commit
+from mixer.errors import CorruptionError, MixerError, OutputError
+from mixer.log import CommitLog
+from mixer.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows of a run."""
+
+    output: str
+    run: str
+    """Short id of the run."""
+    batch_size: int
+    first_row: int
+    """Position of the first row in the whole mix."""
+    table: pa.Table
+
+
+def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
+    """Return `rows` rows from the beginning of batch `batch` on; fewer where the committed part ends.
+
+    Raises:
+        OutputError: There is no run at `output`, or it has not come to `batch` yet.
+        CorruptionError: Something that was read is damaged.
+    """
+    store, run = existing(output)
+    plan, log = run.plan, CommitLog(store, run.run)
+    if batch >= plan.batches:
+        raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
+    shard, first = batch // plan.batches_per_shard, batch * plan.batch_size
+    tables: list[pa.Table] = []
+    for commit in _commits_from(log, shard):
+        start = max(0, first - commit.first_batch * plan.batch_size)
+        stop = min(commit.rows, start + rows - sum(map(len, tables)))
+        tables.append(_read(store, commit, start, stop))
+        if sum(map(len, tables)) >= rows:
+            break
+    if not tables and shard:
+        last = log.tail().commit
+        done = last.first_batch + last.batches if last else 0
+        raise OutputError(
+            f"{store.url}: batch {batch} is not committed yet, so far there are {done}; "
+            f"go on with `mixer run`, or ask for an earlier one"
+        )
+    table = pa.concat_tables(tables) if tables else run.shard_schema.empty_table()
+    return Rows(output, run.run[:12], plan.batch_size, first, table)
+
+
+def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
+    """Yield the commits of `shard` and those after it.
+
+    The slot of a shard lies as many slots after its number as there were starts of the run before it. So a step from
+    a commit to where the wanted one would be, had there been no start in between, never goes too far.
+    """
+    stop = log.next_slot()
+    number = shard + 1
+    while number < stop:
+        slot = log.slot(number)
+        if slot.kind != "shard":
+            number += 1
+            continue
+        commit = commits.commit_from(slot.payload, f"{log.store.url}/{commits.slot_name(number)}")
+        if commit.shard < shard:
+            number += shard - commit.shard
+            continue
+        yield commit
+        number += 1
+
+
+def _read(store: Store, commit: Commit, start: int, stop: int) -> pa.Table:
+    """Return the rows ``[start, stop)`` of a shard."""
+    where = f"{store.url}/{commit.path}"
+    info = store.stat(commit.path)
+    if info is None or info.bytes != commit.bytes:
+        raise CorruptionError(
+            f"{where}: the commit says {commit.bytes} bytes, found {info.bytes if info else 'no such object'}; "
+            f"`mixer verify` checks the whole run"
+        )
+    try:
+        with pq.ParquetFile(_ObjectFile(store, commit.path, commit.bytes)) as file:
+            if file.metadata.num_rows != commit.rows:
+                raise CorruptionError(f"{where}: the commit says {commit.rows} rows, found {file.metadata.num_rows}")
+            groups, before = _groups(file.metadata, start, stop)
+            return file.read_row_groups(groups).slice(start - before, stop - start)
+    except MixerError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(f"{where}: not readable as Parquet: {error}; `mixer verify` checks the run") from error
+
+
+def _groups(metadata: pq.FileMetaData, start: int, stop: int) -> tuple[list[int], int]:
+    """Return the row groups that hold the rows ``[start, stop)``, and how many rows lie before them."""
+    groups: list[int] = []
+    first_row, before = 0, 0
+    for group in range(metadata.num_row_groups):
+        stop_row = first_row + metadata.row_group(group).num_rows
+        if first_row < stop and stop_row > start:
+            before = before if groups else first_row
+            groups.append(group)
+        first_row = stop_row
+    return groups, before
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object as the seekable file that a Parquet reader wants; each read is one ranged read."""
+
+    def __init__(self, store: Store, name: str, length: int) -> None:
+        self._store, self._name, self._length = store, name, length
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
+        self._place = origin + offset
+        return self._place
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._length if size < 0 else min(self._length, self._place + size)
+        data = self._store.get_range(self._name, self._place, stop) if stop > self._place else b""
+        self._place += len(data)
+        return data

@@ -1,0 +1,310 @@
+"""The verb `verify`: read all of a run, log and shards, and report every object that is not what it must be.
+
+Unlike resume, which looks at the end of the log and stops at the first thing that is wrong, this goes on: whoever
+restores a run from a copy wants to know all that is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mixer.building import existing
+from mixer.checking import check_commit
+from mixer.core import commits
+from mixer.core.commits import Commit, Slot
+from mixer.core.fingerprint import sha256_hex
+from mixer.errors import CorruptionError
+from mixer.planning import Planned
+from mixer.publishing import manifest
+from mixer.shards import footer
+from mixer.storage import ObjectInfo, Store
+
+READERS = 4
+"""Objects that are read at once; each shard among them is in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    object: str
+    """Where: the object's full address."""
+    problem: str
+    """What was expected, what was found, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One more shard that was read."""
+
+    path: str
+    rows: int
+    bytes: int
+    done: int
+    """Shards read so far."""
+    shards: int
+    """Shards to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What reading a whole run has shown."""
+
+    output: str
+    run: str
+    """Short id of the run."""
+    slots: int
+    """Slots of the commit log."""
+    shards: int
+    """Shards that the log names."""
+    rows: int
+    """Rows of these shards, as the log says."""
+    bytes: int
+    """Bytes of these shards, as the log says."""
+    head: str | None
+    """The chain head; None if the log is damaged."""
+    finished: bool
+    problems: tuple[Problem, ...]
+    orphans: tuple[str, ...]
+    """Objects that nothing names: leftovers of killed processes, or files of others. They harm nothing."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is what it must be."""
+        return not self.problems
+
+
+def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -> VerifyReport:
+    """Return what is wrong with the run at `output`; everything in it is read, nothing is written.
+
+    Checked are the log (no slot missing, each undamaged, written by its owner, linked to the one before, saying what
+    the plan says), each shard (length, sha256, rows, schema and footer), the checkpoints and the manifest.
+
+    Args:
+        output: Where the run is.
+        on_object: Hears of each shard, in order, in this thread.
+
+    Raises:
+        OutputError: There is no run there.
+        CorruptionError: Its definition is damaged, so nothing else can be checked.
+    """
+    store, run = existing(output)
+    objects = {info.name: info for info in store.list("")}
+    with ThreadPoolExecutor(READERS, thread_name_prefix="mixer-verify") as readers:
+        log = _Log(store, run)
+        log.read(objects, readers)
+        problems = list(log.problems)
+        found = readers.map(lambda commit: _shard_problems(store, run, commit), log.commits)
+        for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
+            problems += wrong
+            if on_object is not None:
+                on_object(Checked(commit.path, commit.rows, commit.bytes, done, len(log.commits)))
+    problems += _checkpoint_problems(store, objects, log)
+    problems += _manifest_problems(store, run, log)
+    return VerifyReport(
+        output=output,
+        run=run.run[:12],
+        slots=len(log.slots),
+        shards=len(log.commits),
+        rows=sum(commit.rows for commit in log.commits),
+        bytes=sum(commit.bytes for commit in log.commits),
+        head=None if log.problems else log.head,
+        finished=log.finished,
+        problems=tuple(problems),
+        orphans=_orphans(objects, log.commits),
+    )
+
+
+@dataclass(slots=True)
+class _Log:
+    """A walk over the whole log that goes on after what is wrong."""
+
+    store: Store
+    run: Planned
+    slots: dict[int, Slot | None] = field(default_factory=dict)
+    """Every slot by number; None if it is damaged or missing."""
+    commits: list[Commit] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    head: str | None = None
+    """The chain head; None behind a slot that cannot be read."""
+    finished: bool = False
+
+    def read(self, objects: Mapping[str, ObjectInfo], readers: ThreadPoolExecutor) -> None:
+        """Read and check every slot."""
+        names = [name for name in objects if name.startswith(commits.LOG_PREFIX)]
+        numbers = {name: _number(name) for name in names}
+        for name in (name for name in names if numbers[name] is None):
+            self._report(name, "expected slots only in the commit log; remove what does not belong there")
+        known = sorted(number for number in numbers.values() if number is not None)
+        fetched = readers.map(self.store.get, map(commits.slot_name, known))
+        data = dict(zip(known, fetched, strict=True))
+        self.head = self.run.run
+        opening: Slot | None = None
+        for number in range(known[-1] + 1 if known else 0):
+            slot = self._decode(number, data.get(number))
+            self.slots[number] = slot
+            if slot is None:
+                self.head = None
+                opening = None
+                continue
+            opening = self._check_owner(slot, opening)
+            self._check_payload(slot)
+
+    def _report(self, name: str, problem: str) -> None:
+        self.problems.append(Problem(f"{self.store.url}/{name}", problem))
+
+    def _decode(self, number: int, data: bytes | None) -> Slot | None:
+        name = commits.slot_name(number)
+        if data is None:
+            self._report(name, "missing, though later slots exist; restore it from a copy")
+            return None
+        try:
+            return commits.decode_slot(data, number, "slot")
+        except CorruptionError as error:
+            self._report(name, str(error).removeprefix("slot: "))
+            return None
+
+    def _check_owner(self, slot: Slot, opening: Slot | None) -> Slot | None:
+        """Check who wrote `slot`; return the ``open`` slot that is in force after it, None if it is not known."""
+        name = commits.slot_name(slot.number)
+        opened, owner = slot.writer.get("open"), slot.writer.get("owner")
+        if slot.kind == "open":
+            if opened != slot.number or not isinstance(owner, str):
+                self._report(name, f"expected an `open` that names itself, found one that names slot {opened!r}")
+            if slot.payload.get("genesis") != self.run.run:
+                self._report(name, f"opens run {slot.payload.get('genesis')!r}, but this is run {self.run.run}")
+            return slot
+        if opening is not None and (opened, owner) != (opening.number, opening.writer.get("owner")):
+            self._report(
+                name,
+                f"written by {owner!r} of slot {opened!r}, though slot {opening.number} had given the run to "
+                f"{opening.writer.get('owner')!r}",
+            )
+        return opening
+
+    def _check_payload(self, slot: Slot) -> None:
+        name = commits.slot_name(slot.number)
+        if slot.kind == "open":
+            return
+        if self.finished:
+            self._report(name, f"a slot of kind {slot.kind!r} after the run was finished")
+        if self.head is not None and slot.payload.get("prev") != self.head:
+            self._report(name, f"expected the chain head {self.head} before it, found {slot.payload.get('prev')!r}")
+        self.head = commits.chain_hash(slot.payload)
+        if slot.kind == "final":
+            self.finished = True
+            self._check_final(name, slot)
+        else:
+            self._check_shard(name, slot)
+
+    def _check_shard(self, name: str, slot: Slot) -> None:
+        try:
+            commit = commits.commit_from(slot.payload, "commit")
+            check_commit(self.run.plan, commit, "commit")
+        except CorruptionError as error:
+            self._report(name, str(error).removeprefix("commit: "))
+            return
+        expected = self.commits[-1].shard + 1 if self.commits else 0
+        if commit.shard != expected and self.slots.get(slot.number - 1) is not None:
+            self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
+        self.commits.append(commit)
+
+    def _check_final(self, name: str, slot: Slot) -> None:
+        plan = self.run.plan
+        expected = commits.final_payload(
+            prev=slot.payload.get("prev", ""),
+            shards=plan.shard_count,
+            batches=plan.batches,
+            rows=plan.rows,
+            state=plan.state_at(plan.batches),
+        )
+        if slot.payload != expected:
+            self._report(name, f"the plan ends with {expected}, the log with {dict(slot.payload)}")
+        last = self.commits[-1].shard if self.commits else -1
+        if last != plan.shard_count - 1:
+            self._report(name, f"finishes the run of {plan.shard_count} shards after shard {last}")
+
+
+def _number(name: str) -> int | None:
+    """Return the number of the slot whose object is called `name`; None if it is none."""
+    text = name.removeprefix(commits.LOG_PREFIX).removesuffix(".json")
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    return number if number >= 0 and commits.slot_name(number) == name else None
+
+
+def _shard_problems(store: Store, run: Planned, commit: Commit) -> list[Problem]:
+    """Return what is wrong with the shard of `commit`; it is read whole."""
+    where = f"{store.url}/{commit.path}"
+    data = store.get(commit.path)
+    if data is None:
+        return [Problem(where, "missing, though the log names it; restore it from a copy")]
+    if len(data) != commit.bytes:
+        return [Problem(where, f"expected {commit.bytes} bytes, found {len(data)}; restore it from a copy")]
+    if (found := sha256_hex(data)) != commit.sha256:
+        return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
+    return [Problem(where, problem) for problem in _parquet_problems(run, commit, data)]
+
+
+def _parquet_problems(run: Planned, commit: Commit, data: bytes) -> Iterator[str]:
+    """Yield what a shard says of itself that is not so, though its bytes are those that were committed."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        yield f"not readable as Parquet, though its bytes are those that were committed: {error}"
+        return
+    if metadata.num_rows != commit.rows:
+        yield f"expected {commit.rows} rows, found {metadata.num_rows}"
+    if not schema.equals(run.shard_schema):
+        yield f"expected the columns {_columns(run.shard_schema)}, found {_columns(schema)}"
+    said = metadata.metadata or {}
+    for key, expected in footer(run.plan, run.plan.shard(commit.shard), run.run).items():
+        found = said.get(key.encode(), b"").decode(errors="replace")
+        if found != expected:
+            yield f"expected the footer to say {expected}, found {found or 'nothing'}"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Iterator[Problem]:
+    """Yield the checkpoints that do not say what the log says."""
+    for name in objects:
+        if not name.startswith(commits.CHECKPOINT_PREFIX):
+            continue
+        where, remedy = f"{store.url}/{name}", "delete it, readers then take the log itself"
+        try:
+            content = commits.unsealed(store.get(name) or b"", "checkpoint")
+            first, entries = content["first_slot"], content["slots"]
+            slots = [log.slots[number] for number in range(first, first + len(entries))]
+        except (CorruptionError, KeyError, TypeError) as error:
+            yield Problem(where, f"not a checkpoint of this log ({type(error).__name__}: {error}); {remedy}")
+            continue
+        copied = [{"kind": slot.kind, "payload": slot.payload} for slot in slots if slot is not None]
+        if len(copied) == len(entries) and copied != entries:
+            yield Problem(where, f"says otherwise than the log; {remedy}")
+
+
+def _manifest_problems(store: Store, run: Planned, log: _Log) -> Iterator[Problem]:
+    """Yield why the manifest is not the one that the log gives."""
+    data, where = store.get(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
+    if not log.finished:
+        if data is not None:
+            yield Problem(where, "there already, though the run is not finished; remove it")
+    elif data is None:
+        yield Problem(where, "missing, though the run is finished; `mixer run` writes it again")
+    elif not log.problems and data != manifest(run, log.commits, log.head or ""):
+        yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
+
+
+def _orphans(objects: Iterable[str], shards: Iterable[Commit]) -> tuple[str, ...]:
+    """Return the objects that nothing names."""
+    named = {commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME, *(commit.path for commit in shards)}
+    folders = (commits.LOG_PREFIX, commits.CHECKPOINT_PREFIX)
+    return tuple(name for name in objects if name not in named and not name.startswith(folders))
