@@ -98,6 +98,8 @@ class LocalStore:
 
     def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
         folder = self.root / check_prefix(prefix)
+        if prefix == TEMPORARY_FOLDER:
+            return []
         with _told("list", folder):
             return sorted(_walk(folder, prefix, after), key=lambda info: info.name)
 
@@ -233,6 +235,7 @@ def _told(doing: str, path: Path) -> Iterator[None]:
     except OSError as error:
         code = error.errno or 0
         hint = f"; {_HINTS[code]}" if code in _HINTS else ""
-        where = f" ({error.filename})" if error.filename not in {None, str(path)} else ""
+        found = str(error.filename or path)
+        where = f" ({found})" if found != str(path) else ""
         message = f"cannot {doing} {path}: {error.strerror or error}{where}{hint}"
         raise (StoreUnavailableError if code in _UNAVAILABLE else StoreError)(message) from error

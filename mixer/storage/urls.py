@@ -14,7 +14,9 @@ TEMPORARY_FOLDER = ".mixer/tmp/"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEME_CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::")
-_USER_IN_URL = re.compile(r"(?<=://)[^/\s\"'<>]*@")
+# A secret that was pasted into an address may hold a slash; a port is no secret.
+_LOGIN = r"[^/\s@:]*:(?!\d{1,5}(?:[/?#\s]|$))[^\s@\"'<>]*@"
+_USER_IN_URL = re.compile(rf"(?<=://)(?:{_LOGIN}|[^/\s\"'<>?#]*@)")
 _QUERY_IN_URL = re.compile(r"(://[^\s\"'<>?#]*)[?#][^\s\"'<>]*")
 _SIGNED = re.compile(r"((?:Credential|Signature|Security-Token|SecretAccessKey)=)[^\s,&\"'<>]+", re.IGNORECASE)
 _SECRET_VARIABLES = (
@@ -69,9 +71,8 @@ def redact_url(url: str) -> str:
     protocol, rest = split_protocol(url)
     if protocol == "file":
         return url
-    location = re.split(r"[?#]", rest, maxsplit=1)[0]
-    host, slash, path = location.partition("/")
-    return f"{protocol}://{host.rpartition('@')[2]}{slash}{path}"
+    location = _USER_IN_URL.sub("", f"{protocol}://{rest}")
+    return re.split(r"[?#]", location, maxsplit=1)[0]
 
 
 def check_name(name: str, *, inside: str = "") -> str:

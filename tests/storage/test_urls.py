@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import string
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixer.errors import StoreError
+from mixer.storage.urls import check_name, redact, redact_url, split_protocol
+
+parts = st.sampled_from(["", ".", "..", "a", "data", "...", ".mixer", "tmp", "\0", "\n", "\u202e", "x" * 600, "~"])
+# Up to five digits and a slash would be a port.
+secrets = st.text(string.ascii_letters + string.digits + "+/=%", min_size=6).map("s".__add__)
+
+
+@given(st.one_of(st.text(max_size=20), st.lists(parts, max_size=6).map("/".join)))
+def test_a_name_is_refused_or_stays_inside(name: str) -> None:
+    root = PurePosixPath("/root/of/store")
+    try:
+        check_name(name)
+    except StoreError:
+        return
+    inside = root / name
+    assert inside.is_relative_to(root)
+    assert inside != root
+    assert str(inside) == f"{root}/{name}"
+    assert not {"..", "."} & set(inside.parts)
+    assert name.isprintable()
+    assert len(name.encode()) <= 1024
+
+
+def test_the_prefix_counts_for_the_length() -> None:
+    assert check_name("a" * 24, inside="p" * 1000)
+    with pytest.raises(StoreError, match="expected at most 1024 bytes with its prefix, found 1025"):
+        check_name("a" * 25, inside="p" * 1000)
+
+
+def test_a_refusal_does_not_repeat_a_name_without_end() -> None:
+    with pytest.raises(StoreError) as caught:
+        check_name("x" * 1_000_000)
+    assert len(str(caught.value)) < 300
+
+
+@given(st.text(string.ascii_letters + string.digits, min_size=6), secrets)
+def test_no_secret_of_an_address_is_shown(user: str, secret: str) -> None:
+    for url in (
+        f"s3://{user}:{secret}{secret}@bucket/key",
+        f"https://host/path?X-Amz-Signature={secret}{secret}&X-Amz-Credential={user}",
+        f"https://{user}:{secret}{secret}@host:9000/path#{secret}{secret}",
+    ):
+        shown = redact_url(url) + redact(f"cannot reach {url}")
+        assert secret + secret not in shown
+        assert "://" in shown
+
+
+def test_secrets_of_the_environment_and_signatures_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    text = (
+        "Invalid header b'AWS4-HMAC-SHA256 Credential=AKIA7/2026/s3, SignedHeaders=host, Signature=abc1' wJalrXUtnFEMI"
+    )
+    shown = redact(text)
+    for secret in ("wJalrXUtnFEMI", "AKIA7", "abc1"):
+        assert secret not in shown
+
+
+def test_what_is_no_secret_stays() -> None:
+    text = "get s3://bucket/a/b-00001.parquet: HTTP 503 SlowDown at http://127.0.0.1:9000/bucket/a@b, user@example.org"
+    assert redact(text) == text
+    for url in ("https://host:9000/a@b", "s3://bucket/a@b/c:d@e", "/a/b?c", "abc://x/y"):
+        assert redact_url(url) == url
+    assert redact_url("https://host:9000?x=a@b") == "https://host:9000"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("S3://Bucket/Key", ("s3", "Bucket/Key")),
+        ("file:///a", ("file", "/a")),
+        ("/a://b", ("file", "/a://b")),
+        ("a/b", ("file", "a/b")),
+        ("abfss://c@account/x", ("abfss", "c@account/x")),
+        ("", ("file", "")),
+    ],
+)
+def test_a_protocol_is_what_stands_before_the_first_colon_and_two_slashes(url: str, expected: tuple[str, str]) -> None:
+    assert split_protocol(url) == expected
