@@ -301,12 +301,16 @@ def _find_remote(url: str) -> InputListing:
     protocol, rest = split_protocol(url)
     if has_wildcard(rest.partition("/")[0]):
         raise InputError(f"input {url!r}: expected a bucket's name without wildcards")
-    if not url.endswith("/"):
-        named = stat_input(url)
-        if named is not None:
-            return InputListing((named,), ())
-    if not has_wildcard(rest):
-        return _sorted(url.rstrip("/"), _list_remote(url.rstrip("/"), WHOLE_FOLDER))
+    filesystem, path = _remote(url)
+    folder = url.rstrip("/")
+    try:
+        info = call_with_retries(lambda: filesystem.info(path), what=f"stat {url}")
+    except FileNotFoundError:
+        info = None
+    if info is not None and info["type"] != "directory" and folder == url:
+        return InputListing((InputFile(url, int(info["size"]), version_in(info)),), ())
+    if not has_wildcard(rest) or (info is not None and info["type"] == "directory"):
+        return _sorted(folder, _list_remote(folder, WHOLE_FOLDER))
     base, pattern = split_pattern(rest)
     return _sorted(f"{protocol}://{base}", _list_remote(f"{protocol}://{base}", pattern))
 
