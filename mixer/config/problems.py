@@ -28,7 +28,8 @@ _EXPECTED = {
     "datasets": "a mapping from names to a path and a weight each",
 }
 _WHOLE_NUMBERS = {key for key, expected in _EXPECTED.items() if "whole number" in expected}
-_IN_URL = re.compile(r"(://)\S*@|(://[^\s?]*)\?\S*")
+_USER_IN_URL = re.compile(r"(?<=://)\S*@")
+_QUERY_IN_URL = re.compile(r"(?<=://)([^\s?]*)\?\S*")
 _MAX_SHOWN = 60
 _MAX_SHOWN_BITS = 256
 
@@ -123,5 +124,5 @@ def _found(value: object) -> str:
 
 
 def _short(text: str) -> str:
-    shown = _IN_URL.sub(r"\1\2...", text)
+    shown = _QUERY_IN_URL.sub(r"\1?...", _USER_IN_URL.sub("...@", text))
     return repr(shown if len(shown) <= _MAX_SHOWN else shown[:_MAX_SHOWN] + "...")

@@ -79,9 +79,11 @@ def read(text: str) -> Document:
         events = yaml.parse(text.removeprefix("\ufeff"), Loader=_LOADER)
         _read_documents(events, document)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+        # What is missing at the end is found on the line after it.
+        last = text.rstrip().count("\n") + 1
+        line = min(error.problem_mark.line + 1, last) if error.problem_mark else 1
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        raise UnreadableError(mark.line + 1 if mark else 1, f"not YAML: {reason}") from None
+        raise UnreadableError(line, f"not YAML: {reason}") from None
     except yaml.YAMLError as error:
         raise UnreadableError(1, f"not YAML: {error}") from None
     return document
