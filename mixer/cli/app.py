@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mixer.cli.console import Reply
-from mixer.cli.edge import run_app
+from mixer.cli.console import Reply, say
+from mixer.cli.edge import USAGE, run_app
 
 BEGINNING = """\b
 Begin with:
@@ -28,7 +28,7 @@ app = typer.Typer(
     epilog=BEGINNING,
     # Plain help takes a third of the time of coloured panels, and can be searched and copied.
     rich_markup_mode=None,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
 
@@ -59,6 +59,7 @@ def _version(asked: bool) -> None:  # noqa: FBT001 -- typer calls it so
 
 @app.callback()
 def root(
+    context: typer.Context,
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -66,6 +67,9 @@ def root(
 ) -> None:
     """Mix datasets by exact integer weights into Parquet shards, and resume to the same bytes."""
     del version
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(USAGE)
 
 
 @app.command(epilog=_example("mixer init mix.yaml --from s3://lake/corpora/"))

@@ -66,7 +66,7 @@ def rows_lines(rows: Rows, width: int | None) -> Iterator[str]:
         [*map(wording.visible, place), *(wording.shorten(shown(row[name]), room) for name in data)]
         for place, row in zip(fixed, records, strict=True)
     ]
-    align = "".join("r" if name in {"row", "_batch", "_row"} else "l" for name in header)
+    align = "".join("r" if name == "row" or _is_number(records[0].get(name)) else "l" for name in header)
     yield from table([wording.visible(name) for name in header], cells, align=align, width=width)
 
 
@@ -77,6 +77,10 @@ def _room(header: Sequence[str], fixed: Sequence[Sequence[str]], columns: int, w
     taken = sum(max(map(len, column)) + len(GAP) for column in zip(header, *fixed, strict=True))
     room = (width - taken + len(GAP)) // columns - len(GAP)
     return min(VALUE_WIDTH * 4, room) if room >= VALUE_WIDTH_MIN else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def shown(value: Any) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mixer.cli import wording
-from mixer.cli.tables import table
+from mixer.cli.tables import natural_width, table
 from mixer.core.allocation import Allocation
 from mixer.core.plan import Plan
 from mixer.core.schedule import batches_that_fit
@@ -149,38 +149,51 @@ def _action(value: Mapping[str, Any], config: str) -> str:
 
 
 def _dataset_lines(value: Mapping[str, Any], width: int | None) -> list[str]:
-    header = ("dataset", "files", "rows", "size", "weight", "asked", "takes", "realised", "off by", "left")
-    rows = [
-        (
-            wording.visible(dataset["name"]),
-            wording.count(dataset["files"]),
-            wording.count(dataset["rows"]),
-            wording.size(dataset["bytes"]),
-            wording.count(dataset["weight"]),
-            dataset["share_percent"],
-            wording.count(dataset["rows_taken"]),
-            dataset["realised_percent"],
-            wording.signed(Fraction(dataset["rows_off_share"])),
-            wording.count(dataset["rows_left"]),
-        )
-        for dataset in value["datasets"]
+    """Return a line for each dataset, in one table or, where that is too wide, in two."""
+    what_is_there = ("dataset", "files", "rows", "size", "weight")
+    what_is_taken = ("asked", "takes", "realised", "rows off", "left")
+    rows = [*map(_cells, value["datasets"]), _sums(value)]
+    header = (*what_is_there, *what_is_taken)
+    if width is None or natural_width(header, rows) <= width:
+        return table(header, rows, align="lrrrrrrrrr", width=width)
+    there = [row[:5] for row in rows]
+    taken = [(row[0], *row[5:]) for row in rows]
+    return [
+        *table(what_is_there, there, align="lrrrr", width=width),
+        "",
+        *table(("dataset", *what_is_taken), taken, align="lrrrrr", width=width),
     ]
-    sums = {key: sum(d[key] for d in value["datasets"]) for key in ("files", "rows", "bytes", "weight", "rows_left")}
-    rows.append(
-        (
-            "all",
-            wording.count(sums["files"]),
-            wording.count(sums["rows"]),
-            wording.size(sums["bytes"]),
-            wording.count(sums["weight"]),
-            "100 %",
-            wording.count(value["rows"]),
-            "100 %",
-            "",
-            wording.count(sums["rows_left"]),
-        )
+
+
+def _cells(dataset: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        wording.visible(dataset["name"]),
+        wording.count(dataset["files"]),
+        wording.count(dataset["rows"]),
+        wording.size(dataset["bytes"]),
+        wording.count(dataset["weight"]),
+        dataset["share_percent"],
+        wording.count(dataset["rows_taken"]),
+        dataset["realised_percent"],
+        wording.signed(Fraction(dataset["rows_off_share"])),
+        wording.count(dataset["rows_left"]),
     )
-    return table(header, rows, align="lrrrrrrrrr", width=width)
+
+
+def _sums(value: Mapping[str, Any]) -> tuple[str, ...]:
+    sums = {key: sum(d[key] for d in value["datasets"]) for key in ("files", "rows", "bytes", "weight", "rows_left")}
+    return (
+        "all",
+        wording.count(sums["files"]),
+        wording.count(sums["rows"]),
+        wording.size(sums["bytes"]),
+        wording.count(sums["weight"]),
+        "100 %",
+        wording.count(value["rows"]),
+        "100 %",
+        "0",
+        wording.count(sums["rows_left"]),
+    )
 
 
 def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
@@ -188,12 +201,10 @@ def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
     in_batches = f"in {wording.plural(batches, 'batch')} of {value['batch_size']:,}"
     yield _pair("Rows", f"{value['rows']:,} {in_batches}, {_end_text(value['end'])}")
     shape = f"{shards:,} of {value['rows_per_shard']:,} rows ({wording.plural(value['batches_per_shard'], 'batch')})"
-    if last["batches"] != value["batches_per_shard"]:
-        shape = (
-            f"{shards:,}, the last with {last['rows']:,} rows ({wording.plural(last['batches'], 'batch')})"
-            if shards == 1
-            else f"{shape}, the last of {last['rows']:,} ({wording.plural(last['batches'], 'batch')})"
-        )
+    if shards == 1:
+        shape = f"1 of {last['rows']:,} rows ({wording.plural(last['batches'], 'batch')})"
+    elif last["batches"] != value["batches_per_shard"]:
+        shape += f", the last of {last['rows']:,} ({wording.plural(last['batches'], 'batch')})"
     yield _pair("Shards", shape)
     writer = value["writer"]
     level = f" level {writer['compression_level']}" if writer["compression_level"] is not None else ""

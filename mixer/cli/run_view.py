@@ -12,7 +12,7 @@ from mixer.cli.tables import table
 if TYPE_CHECKING:
     from mixer.building import RunSummary
 
-LABEL_WIDTH = 12
+LABEL_WIDTH = 13
 
 
 def summary_value(summary: RunSummary) -> dict[str, Any]:

@@ -29,8 +29,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str, w
     set   web
     rows  1,200
     """
-    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
-    if width is None or sum(widths) + len(GAP) * (len(widths) - 1) <= width:
+    if width is None or natural_width(header, rows) <= width:
+        widths = _widths(header, rows)
         return [_line(cells, widths, align) for cells in (header, *rows)]
     titles = max(map(cell_len, header))
     lines: list[str] = []
@@ -40,6 +40,20 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str, w
         pairs = zip(header, row, strict=True)
         lines += [f"{_padded(title, titles, 'l')}{GAP}{cell}".rstrip() for title, cell in pairs if cell]
     return lines
+
+
+def natural_width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the cells of a line that `rows` take as columns.
+
+    >>> natural_width(["set", "rows"], [["web", "1,200"]])
+    10
+    """
+    widths = _widths(header, rows)
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], align: str) -> str:
