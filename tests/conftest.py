@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mixer.storage.s3 import S3Store
+from tests.fault_proxy import FaultProxy, running_fault_proxy
 from tests.s3_server import BUCKET, S3Server, running_s3_server
 
 
@@ -28,3 +29,17 @@ def s3_server() -> Iterator[S3Server]:
 def s3_url(s3_server: S3Server) -> str:
     """An empty place in the server's bucket."""
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def _running_fault_proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
+    with running_fault_proxy(s3_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def fault_proxy(_running_fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> FaultProxy:
+    """A proxy before the S3 server that does no harm until it is told to; the environment leads through it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", _running_fault_proxy.endpoint_url)
+    _running_fault_proxy.reset()
+    return _running_fault_proxy

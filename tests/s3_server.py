@@ -29,8 +29,12 @@ _STOP_S = 20.0
 class S3Server:
     """A server that is running."""
 
-    endpoint_url: str
+    port: int
     process_id: int
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def environment(self) -> dict[str, str]:
         """Return the variables that lead a client there, and nowhere else."""
@@ -50,14 +54,14 @@ def running_s3_server() -> Iterator[S3Server]:
     """Start a server with one empty bucket, `BUCKET`, and stop it at the end; call it in the main thread."""
     # Unix sockets lie in it, and their paths must be short: not pytest's own temporary folder.
     with tempfile.TemporaryDirectory(prefix="s3-") as folder:
-        process, endpoint_url = _start(Path(folder))
+        process, port = _start(Path(folder))
         try:
-            yield S3Server(endpoint_url, process.pid)
+            yield S3Server(port, process.pid)
         finally:
             _stop(process)
 
 
-def _start(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def _start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     log = folder / "log"
     for _ in range(_STARTS):
         ports = _free_ports()
@@ -79,7 +83,7 @@ def _start(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
                 },
             )
         if _is_ready(process, ports["s3"]):
-            return process, f"http://127.0.0.1:{ports['s3']}"
+            return process, ports["s3"]
         _stop(process)
     raise RuntimeError(f"the S3 server did not start {_STARTS} times; its log ends with:\n{log.read_text()[-2000:]}")
 

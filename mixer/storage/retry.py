@@ -1,7 +1,9 @@
 """The one retry loop: which failures of a remote store are worth another try, and how long to wait for it.
 
 The retries of the libraries below are switched off: theirs multiply with each other (25 requests for one answer
-of 503), and hide from us which calls have an unknown outcome.
+of 503), and hide from us which calls have an unknown outcome. One stays: where a connection ends without a reply,
+aiohttp sends a request that is not a POST once more by itself. So what a caller repeats must be safe to repeat
+even if it is never tried again here.
 """
 
 from __future__ import annotations

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+import aiohttp
+import botocore.exceptions
+import pytest
+from botocore.parsers import ResponseParserError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixer.errors import CorruptionError, InputError, StoreError, StoreUnavailableError
+from mixer.storage.filesystems import filesystem_for
+from mixer.storage.retry import RetryPolicy, call_with_retries, describe, is_transient
+
+AT_ONCE = RetryPolicy(attempts=5, first_wait_s=0.0)
+
+
+def answered(status: int, code: str, message: str = "words") -> OSError:
+    """Return an error as s3fs raises it."""
+    response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error = OSError(errno.EIO, message)
+    error.__cause__ = botocore.exceptions.ClientError(response, "PutObject")
+    return error
+
+
+def failing(error: Exception, times: int) -> tuple[Callable[[], str], list[int]]:
+    calls: list[int] = []
+
+    def call() -> str:
+        calls.append(len(calls))
+        if len(calls) <= times:
+            raise error
+        return "done"
+
+    return call, calls
+
+
+PASSING = [
+    TimeoutError(),
+    ConnectionResetError(),
+    BrokenPipeError(),
+    OSError(errno.EHOSTUNREACH, "no route"),
+    aiohttp.ClientPayloadError("cut"),
+    aiohttp.ServerDisconnectedError(),
+    aiohttp.ClientOSError(errno.ECONNRESET, "reset"),
+    botocore.exceptions.EndpointConnectionError(endpoint_url="http://host", error="x"),
+    botocore.exceptions.ConnectTimeoutError(endpoint_url="http://host", error="x"),
+    botocore.exceptions.ReadTimeoutError(endpoint_url="http://host", error="x"),
+    botocore.exceptions.ConnectionClosedError(endpoint_url="http://host", error="x"),
+    botocore.exceptions.ResponseStreamingError(error="x"),
+    botocore.exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+    botocore.exceptions.FlexibleChecksumError(error_msg="x"),
+    botocore.exceptions.HTTPClientError(error="x"),
+    ResponseParserError("not XML"),
+    StoreUnavailableError("cut short"),
+    *(answered(status, "Words") for status in (408, 409, 425, 429, 500, 502, 503, 504, 599)),
+    answered(400, "BadDigest"),
+    answered(400, "IncompleteBody"),
+    answered(400, "RequestTimeout"),
+    answered(400, "XAmzContentSHA256Mismatch"),
+    answered(403, "SlowDown"),
+]
+LASTING = [
+    PermissionError(errno.EACCES, "no"),
+    OSError(errno.ENOSPC, "full"),
+    botocore.exceptions.NoCredentialsError(),
+    botocore.exceptions.ParamValidationError(report="x"),
+    botocore.exceptions.ProfileNotFound(profile="x"),
+    botocore.exceptions.SSLError(endpoint_url="https://host", error="certificate verify failed"),
+    *(answered(status, "Words") for status in (400, 401, 403, 405, 411, 501)),
+    answered(404, "NoSuchBucket"),
+    answered(403, "SignatureDoesNotMatch"),
+    answered(400, "ExpiredToken"),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=repr)
+def test_what_may_pass_is_tried_again(error: Exception) -> None:
+    assert is_transient(error)
+    call, calls = failing(error, 4)
+    assert call_with_retries(call, what="get x", policy=AT_ONCE) == "done"
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize("error", PASSING, ids=repr)
+def test_what_may_pass_but_does_not_is_unavailable(error: Exception) -> None:
+    call, calls = failing(error, 99)
+    with pytest.raises(StoreUnavailableError, match="get x: no answer after 5 tries"):
+        call_with_retries(call, what="get x", policy=AT_ONCE)
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize("error", LASTING, ids=repr)
+def test_what_lasts_is_refused_at_once(error: Exception) -> None:
+    call, calls = failing(error, 1)
+    with pytest.raises(StoreError, match="get x: refused") as caught:
+        call_with_retries(call, what="get x", policy=AT_ONCE)
+    assert not caught.value.transient
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError("a"), answered(412, "PreconditionFailed"), CorruptionError("a"), StoreError("b"), KeyError("c")],
+    ids=repr,
+)
+def test_answers_and_errors_of_others_come_through_as_they_are(error: Exception) -> None:
+    call, calls = failing(error, 1)
+    with pytest.raises(type(error)) as caught:
+        call_with_retries(call, what="get x", policy=AT_ONCE)
+    assert caught.value is error
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (answered(403, "AccessDenied"), "HTTP 403 AccessDenied.*access denied: check the credentials"),
+        (answered(403, "RequestTimeTooSkewed"), "this machine's clock is off"),
+        (answered(400, "ExpiredToken"), "have expired: renew them"),
+        (answered(301, "PermanentRedirect"), "another region or at another endpoint"),
+        (answered(404, "NoSuchBucket"), "there is no such bucket: check its name"),
+        (answered(501, "NotImplemented"), "does not know this request"),
+        (botocore.exceptions.NoCredentialsError(), "no usable credentials: set AWS_ACCESS_KEY_ID"),
+    ],
+    ids=repr,
+)
+def test_a_refusal_says_what_to_do(error: Exception, expected: str) -> None:
+    call, _ = failing(error, 1)
+    with pytest.raises(StoreError, match=f"(?s)put s3://bucket/key: refused .*{expected}"):
+        call_with_retries(call, what="put s3://bucket/key", policy=AT_ONCE)
+
+
+def test_no_further_try_is_begun_when_the_time_is_up() -> None:
+    call, calls = failing(TimeoutError(), 99)
+    with pytest.raises(StoreUnavailableError, match="after 1 tries"):
+        call_with_retries(call, what="get x", policy=RetryPolicy(attempts=99, first_wait_s=1e-9, total_s=0.0))
+    assert len(calls) == 1
+
+
+@given(st.integers(1, 2000), st.floats(0.0, 10.0), st.floats(0.0, 60.0))
+def test_a_wait_is_never_longer_than_its_limits(failures: int, first_wait_s: float, max_wait_s: float) -> None:
+    policy = RetryPolicy(first_wait_s=first_wait_s, max_wait_s=max_wait_s)
+    wait_s = policy.wait_s(failures)
+    assert 0.0 <= wait_s <= max_wait_s
+    if failures == 1:
+        assert wait_s <= first_wait_s
+    if failures == 3:
+        assert wait_s <= 4 * first_wait_s
+
+
+def test_waits_differ_so_that_many_clients_do_not_come_back_together() -> None:
+    assert len({RetryPolicy().wait_s(5) for _ in range(20)}) > 10
+
+
+def test_a_secret_is_in_no_message_log_or_cause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    words = (
+        "header b'AWS4-HMAC-SHA256 Credential=AKIA7/x, Signature=abc1' wJalrXUtnFEMI http://me:hunter2@host/a?sig=q9"
+    )
+    for error in (TimeoutError(words), answered(403, "AccessDenied", words)):
+        call, _ = failing(error, 99)
+        with caplog.at_level(logging.DEBUG), pytest.raises(StoreError) as caught:
+            call_with_retries(call, what="get x", policy=AT_ONCE)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+        for secret in ("wJalrXUtnFEMI", "AKIA7", "abc1", "hunter2", "q9"):
+            assert secret not in str(caught.value) + caplog.text + describe(error)
+
+
+def test_what_merely_happened_before_says_nothing_about_an_error() -> None:
+    def call() -> None:
+        try:
+            raise answered(412, "PreconditionFailed")
+        except OSError:
+            raise ConnectionResetError  # noqa: B904 - this is what is tried
+
+    with pytest.raises(StoreUnavailableError):
+        call_with_retries(call, what="get x", policy=AT_ONCE)
+
+
+def test_a_protocol_nobody_speaks_is_named() -> None:
+    with pytest.raises(InputError, match="gopher://: expected a protocol that fsspec knows"):
+        filesystem_for("gopher")
+
+
+def test_file_systems_are_kept_and_have_no_listing_cache() -> None:
+    for protocol in ("s3", "memory"):
+        found = filesystem_for(protocol)
+        assert found is filesystem_for(protocol)
+        assert not found.dircache.use_listings_cache
+    assert filesystem_for("s3a") is filesystem_for("s3")
+    assert filesystem_for("s3").retries == 1
