@@ -1,0 +1,265 @@
+"""The run as a Prefect flow: open or resume, write segments, finish. Prefect retries and shows; the commit log decides.
+
+A flow run that failed, crashed, was cancelled, suspended or killed is simply run again, by whatever means. Nothing is
+kept from task to task but the name of this start of the run: every attempt asks the log how far the run is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
+
+apply_defaults()
+
+# Prefect reads its settings when it is imported, hence the order.
+from prefect import flow, get_run_logger, task  # noqa: E402
+from prefect.cache_policies import NO_CACHE  # noqa: E402
+from prefect.client.schemas.objects import State, TaskRun  # noqa: E402
+from prefect.context import FlowRunContext  # noqa: E402
+from prefect.runtime import task_run  # noqa: E402
+from prefect.states import Cancelled  # noqa: E402
+from prefect.tasks import Task  # noqa: E402
+
+from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
+from flows.caller import Caller, calling, current_caller  # noqa: E402
+from flows.recording import wait_until_recorded  # noqa: E402
+from flows.reporter import Reporter  # noqa: E402
+from flows.segments import next_segment  # noqa: E402
+from mixer import building  # noqa: E402
+from mixer.building import OnCommit, OpenRun, RunSummary, ShouldStop  # noqa: E402
+from mixer.config import MixConfig  # noqa: E402
+from mixer.core.commits import Commit  # noqa: E402
+from mixer.errors import MixerError  # noqa: E402
+
+log = logging.getLogger(f"mixer.{__name__}")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Start:
+    """One start of a run, in the process that carries it out."""
+
+    view: RunView
+    owner: str
+    run: OpenRun | None
+    """Kept open from task to task, so that consecutive segments share what is read; None after a failure."""
+    last: Commit | None
+    """The newest commit that everybody was told of."""
+    head: str
+    caller: Caller
+    reporter: Reporter | None = None
+
+    def hear(self, commit: Commit) -> None:
+        """Tell everybody of a commit."""
+        self.last = commit
+        if self.reporter is not None:
+            self.reporter.commit(commit)
+        get_run_logger().info(
+            "shard %d is committed: %d rows, %s", commit.shard, commit.rows, shown_bytes(commit.bytes)
+        )
+        if self.caller.on_commit is not None:
+            self.caller.on_commit(commit)
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenRun]:
+        """Give the run, reopened from what is committed if an earlier attempt failed."""
+        if self.run is None:
+            self.run = building.attach(self.view.output, self.owner)
+            last = self.run.last_commit
+            # A commit may have succeeded although its writer was told that it failed.
+            if last is not None and last != self.last:
+                self.hear(last)
+        try:
+            yield self.run
+        except Exception as error:
+            if isinstance(error, MixerError) and error.transient:
+                log.warning("trying again from the last commit after a pause, because of: %s", error)
+            self.close()
+            raise
+        finally:
+            if self.run is not None:
+                self.head = self.run.head
+
+    def close(self) -> None:
+        """Let go of the inputs."""
+        if self.run is not None:
+            self.head = self.run.head
+            self.run.close()
+            self.run = None
+
+
+_starts: dict[str, _Start] = {}
+"""By owner. Tasks are given the name, and find here what it stands for."""
+
+
+def _is_transient(_task: Task[Any, Any], _task_run: TaskRun, state: State[Any]) -> bool:
+    return isinstance(state.data, MixerError) and state.data.transient
+
+
+def _segment_name() -> str:
+    parameters = task_run.parameters
+    return f"shards {parameters['first_shard']} to {parameters['stop_shard'] - 1}"
+
+
+@task(name="open", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=_is_transient)
+def open_run(config: MixConfig, *, allow_repack: bool) -> str:
+    """Start or resume the run; return the name of this start, its owner."""
+    run = building.start(config, allow_repack=allow_repack)
+    view = RunView(run.output, run.fingerprint, run.plan)
+    _starts[run.owner] = _Start(view, run.owner, run, run.last_commit, run.head, current_caller.get() or Caller())
+    return run.owner
+
+
+@task(
+    name="segment",
+    task_run_name=_segment_name,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=_is_transient,
+)
+def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa: ARG001 -- the log knows the first one
+    """Write and commit the missing shards before `stop_shard`; return how many shards are committed then."""
+    start = _starts[owner]
+    with start.opened() as run:
+        run.write(stop_shard, on_commit=start.hear, should_stop=start.caller.should_stop)
+        return run.committed
+
+
+@task(name="finish", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=_is_transient)
+def finish_run(owner: str) -> RunSummary:
+    """Complete the run if every shard is committed; return how far it is."""
+    with _starts[owner].opened() as run:
+        return run.finish() if run.committed == run.plan.shard_count else run.summary()
+
+
+@flow(name="premix", flow_run_name="premix {config.output}", persist_result=False, log_prints=False)
+def premix(config: MixConfig, allow_repack: bool = False) -> RunSummary | State[Any]:  # noqa: FBT001, FBT002 -- a field of a form
+    """Mix datasets into committed shards: start the run that `config` describes, or continue it.
+
+    Args:
+        config: What to mix, and where to.
+        allow_repack: Go on although the Parquet writer's version or settings have changed: the same rows, other bytes.
+    """
+    caller = current_caller.get() or Caller()
+    caller.summary = caller.error = None
+    if caller.should_stop is not None:
+        # Prefect has just installed a handler of SIGTERM; one who stops runs by signals gets to know of it here.
+        caller.should_stop()
+    try:
+        summary = caller.summary = _carry_out(config, caller, allow_repack=allow_repack)
+    except Exception as error:
+        caller.error = error
+        raise
+    if summary.finished:
+        return summary
+    return Cancelled(
+        message=f"Stopped when asked to, with {summary.committed} of {summary.shards} shards committed; "
+        f"run it again to go on."
+    )
+
+
+def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool) -> RunSummary:
+    """Start or continue the run, and show it while it goes on and when it is over."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        raise RuntimeError("expected to be called by a flow run, and found none; to do without one, use mixer.build")
+    refuse_process_pool(context.task_runner)
+    caller.flow_run_id = context.flow_run.id
+    began = time.monotonic()
+    owner = _called(open_run, caller)(config, allow_repack=allow_repack)
+    start = _starts[owner]
+    try:
+        with Reporter(start.view, context.flow_run.id) as reporter:
+            start.reporter = reporter
+            if start.last is not None:
+                reporter.commit(start.last)
+            try:
+                summary = _write_all(start)
+            except Exception as error:
+                ending = Ending(start.last, start.head, finished=False, seconds=time.monotonic() - began, error=error)
+                reporter.finish(report_text(start.view, ending))
+                raise
+            seconds = time.monotonic() - began
+            ending = Ending(start.last, summary.head, finished=summary.finished, seconds=seconds)
+            reporter.finish(report_text(start.view, ending))
+            return summary
+    finally:
+        start.close()
+        del _starts[owner]
+
+
+def _write_all(start: _Start) -> RunSummary:
+    """Write segment after segment to the end of the run, or until the caller wants it to stop."""
+    shard_count = start.view.plan.shard_count
+    committed = start.last.shard + 1 if start.last is not None else 0
+    segments, shards, seconds = 0, 0, 0.0
+    while committed < shard_count:
+        segment = next_segment(
+            committed, shard_count, previous_shards=shards, previous_seconds=seconds, segments=segments
+        )
+        began = time.monotonic()
+        committed = _called(write_segment, start.caller)(start.owner, segment.start, segment.stop)
+        segments, shards, seconds = segments + 1, len(segment), time.monotonic() - began
+        if committed < segment.stop:
+            break
+    return _called(finish_run, start.caller)(start.owner)
+
+
+def _called(chosen: Task[P, R], caller: Caller) -> Task[P, R]:
+    """Return a task as this process wants it retried, and count its run."""
+    caller.task_runs += 1
+    delays = retry_delays()
+    return chosen.with_options(retries=len(delays), retry_delay_seconds=delays)
+
+
+def run(
+    config: MixConfig,
+    *,
+    allow_repack: bool = False,
+    on_commit: OnCommit | None = None,
+    should_stop: ShouldStop | None = None,
+) -> RunSummary:
+    """Run the flow in this process, on the Prefect server that is set up or one of its own; return how far the run is.
+
+    Args:
+        config: What to mix, and where to.
+        allow_repack: See `mixer.building.start`.
+        on_commit: Hears of each commit, in order, in this thread.
+        should_stop: Asked at the start and at each shard's edge; True ends the flow run there, as cancelled.
+
+    Raises:
+        MixerError: As from `mixer.building.build`, or that Prefect did not start the flow.
+    """
+    caller = Caller(on_commit, should_stop)
+    trouble: Exception | None = None
+    with calling(caller):
+        try:
+            state = premix(config, allow_repack, return_state=True)
+            reason = f"its state is {state.name}: {state.message}"
+        except Exception as error:
+            trouble, reason = error, f"{type(error).__name__}: {error}"
+        if caller.flow_run_id is not None and is_embedded():
+            wait_until_recorded(caller.flow_run_id, caller.task_runs)
+    if caller.error is not None:
+        raise caller.error
+    if caller.summary is None:
+        raise _not_run(reason) from trouble
+    if trouble is not None:
+        # The run is as far as it is, whatever Prefect's trouble.
+        log.warning("the Prefect server was not told how the flow run ended error=%s", type(trouble).__name__)
+    return caller.summary
+
+
+def _not_run(reason: str) -> MixerError:
+    where = "a server of its own" if is_embedded() else "the server that PREFECT_API_URL names"
+    return MixerError(
+        f"Prefect did not run the flow on {where}: {reason}; check the server, or do without: `mixer run --no-prefect`"
+    )
