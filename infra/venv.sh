@@ -26,22 +26,30 @@ installed() {
   [ -x "$1/bin/python" ] && [ "$(cat "$1/mixer-installed" 2>/dev/null)" = "$2" ]
 }
 
-# fill VENV TAG PIP-ARGUMENTS...: make VENV if need be, install into it, and remember the tag.
-# pip is silent unless it fails; a warning of pip's own is of no use to who only wants the result.
-fill() {
-  local venv=$1 tag=$2 log python
-  shift 2
+# quietly COMMAND...: run it, and show what it printed only if it failed.
+quietly() {
+  local log
   log=$(mktemp)
-  rm -f "$venv/mixer-installed"
-  if [ ! -x "$venv/bin/python" ]; then
-    python=$(find_python)
-    "$python" -m venv "$venv"
-  fi
-  if ! "$venv/bin/python" -m pip install --quiet --prefer-binary "$@" >"$log" 2>&1; then
+  if ! "$@" >"$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
     return 1
   fi
   rm -f "$log"
+}
+
+# fill VENV TAG PIP-ARGUMENTS...: make VENV if need be, install into it, and remember the tag.
+fill() {
+  local venv=$1 tag=$2 python
+  shift 2
+  rm -f "$venv/mixer-installed"
+  if [ ! -x "$venv/bin/python" ]; then
+    python=$(find_python)
+    quietly "$python" -m venv "$venv"
+    # Resolving takes a new pip half the time that it takes the one which comes with Python.
+    quietly "$venv/bin/python" -m pip install --upgrade pip
+  fi
+  # Modules are compiled when they are first imported: compiling all of them takes longer than the rest.
+  quietly "$venv/bin/python" -m pip install --no-compile --prefer-binary "$@"
   echo "$tag" >"$venv/mixer-installed"
 }
