@@ -131,8 +131,7 @@ def _common_number(leaves: Sequence[pa.DataType]) -> pa.DataType:
     floats = [leaf for leaf in leaves if kinds.is_floating(leaf)]
     if not floats:
         return _common_integer(integers)
-    # A signed type of n bits has n - 1 bits of magnitude, and its lowest value is a power of two.
-    bits = max((leaf.bit_width - kinds.is_signed_integer(leaf) for leaf in integers), default=0)
+    bits = max((leaf.bit_width for leaf in integers), default=0)
     widest = max(leaf.bit_width for leaf in floats)
     for exact_bits, kind in _FLOATS:
         if kind.bit_width >= widest and exact_bits >= bits:

@@ -284,7 +284,9 @@ def test_every_problem_is_told_at_once() -> None:
 
 def test_what_changes_its_type_is_told_once_a_dataset() -> None:
     small, large = of(pa.struct({"n": pa.list_(pa.int8())})), of(pa.struct({"n": pa.large_list(pa.int32())}))
-    found = merge({"web": [("a", small), ("b", small), ("c", large)], "code": [("d", large), ("e", of(pa.null()))]})
+    again = of(pa.struct({"n": pa.large_list_view(pa.int8())}))
+    web = [("a", small), ("b", small), ("again", again), ("c", large)]
+    found = merge({"web": web, "code": [("d", large), ("e", of(pa.null()))]})
     told = [(p.dataset, p.file, p.column, p.stored, p.output) for p in found.promotions]
     assert told == [
         ("web", "a", "x.n[]", "int8", "int32"),
