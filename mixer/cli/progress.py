@@ -36,11 +36,11 @@ class Display(Protocol):
         ...
 
 
-def display(*, quiet: bool) -> Display:
-    """Return what fits where stderr leads to."""
+def display(*, quiet: bool, before: str = "starting") -> Display:
+    """Return what fits where stderr leads to; `before` is what is done before the first shard."""
     if quiet:
         return Silence()
-    return Bar() if console.shows_bars(sys.stderr, os.environ) else Lines()
+    return Bar(before) if console.shows_bars(sys.stderr, os.environ) else Lines()
 
 
 class Silence:
@@ -104,10 +104,11 @@ class Lines:
 class Bar:
     """A bar at the bottom of the terminal; what else is written to stderr appears above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: str) -> None:
         self._pace = Pace(time.monotonic())
         self._progress = _bar()
-        self._task: TaskID = self._progress.add_task("", total=None, speed="starting", last="")
+        # A total makes it stand still: a bar that moves while nothing is known would promise something.
+        self._task: TaskID = self._progress.add_task(before, total=1)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -120,22 +121,18 @@ class Bar:
 
     def shards(self, number: int) -> None:
         self._pace.shards = number
-        self._progress.update(self._task, total=number)
 
     def step(self, step: Step) -> None:
         self._pace.add(step, time.monotonic())
-        self._progress.update(self._task, completed=step.done, speed=self._pace.speed(), last=f"last {step.path}")
+        end = ", finishing" if step.done == self._pace.shards else ""
+        self._progress.update(
+            self._task, total=self._pace.shards or 1, completed=step.done, description=self._pace.describe() + end
+        )
 
 
 def _bar() -> Progress:
     from rich.console import Console  # noqa: PLC0415 -- only where a bar is drawn
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 -- as above
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 -- as above
 
-    columns = (
-        TextColumn("shards"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TextColumn("{task.fields[speed]}", markup=False),
-        TextColumn("{task.fields[last]}", markup=False),
-    )
-    return Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
+    columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
+    return Progress(*columns, console=Console(stderr=True), redirect_stdout=False, refresh_per_second=4)

@@ -39,7 +39,8 @@ def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool
     """Answer `mixer run`."""
     config = load_config(path)
     build: Build = _flow() if with_prefect else building.build
-    with StopRequest() as stop, display(quiet=quiet) as shown:
+    before = "starting Prefect" if with_prefect else "starting"
+    with StopRequest() as stop, display(quiet=quiet, before=before) as shown:
         summary = _build(build, config, stop, shown, allow_repack=allow_repack)
     value = run_view.summary_value(summary)
     failure = None

@@ -1,0 +1,187 @@
+"""The installed command in processes of its own: streams, exit codes, signals, what it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mixer import building
+from tests.mixes import config_file, mix_config
+
+MIXER = str(Path(sys.executable).with_name("mixer"))
+HEAVY = {"numpy", "pyarrow", "pydantic", "yaml", "rich", "fsspec", "s3fs", "prefect", "flows"}
+MANY_SHARDS = {"batches": 18, "batches_per_shard": 1, "batch_size": 4}
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [MIXER, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False
+    )
+
+
+def started(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start Python on `script`, its stderr to be read."""
+    return subprocess.Popen([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_help_loads_no_more_than_it_needs() -> None:
+    script = (
+        "import sys\nfrom mixer.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    shown = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("Usage: mixer")
+    loaded = {name.split(".")[0] for name in shown.stderr.split()}
+    assert "typer" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_results_go_to_stdout_and_progress_to_stderr(tmp_path: Path) -> None:
+    done = run("run", config_file(tmp_path), "--no-prefect")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Output ")
+    assert done.stderr.startswith("shard 4 of 4, ")
+    again = run("run", config_file(tmp_path), "--no-prefect", "--json")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["finished"] is True
+
+
+def test_text_that_the_locale_cannot_spell_ends_no_command(tmp_path: Path) -> None:
+    config = Path(config_file(tmp_path))
+    config.write_text(config.read_text().replace("books:", "книги:"), encoding="utf-8")
+    shown = run("plan", str(config), PYTHONIOENCODING="ascii")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert r"\u043a\u043d\u0438\u0433\u0438" in shown.stdout
+    values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    assert list(values["datasets"]) == ["web", "code", "книги"]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stream: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writing}
+    process = subprocess.Popen([MIXER, "run", config_file(tmp_path), "--no-prefect"], text=True, **streams)
+    os.close(writing)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert building.status(str(tmp_path / "out")).finished
+    assert (out or "").startswith("Output" if stream == "stderr" else "")
+    assert [line for line in (err or "").splitlines() if not line.startswith("shard ")] == []
+
+
+def on_a_terminal(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run the command with a terminal as its stderr; return exit code, stdout and what the terminal got."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [MIXER, *arguments], stdout=subprocess.PIPE, stderr=theirs, text=True, env={**os.environ, **environment}
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        said += data
+    os.close(ours)
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out, said.decode()
+
+
+def test_on_a_terminal_there_is_a_bar_and_stdout_stays_json(tmp_path: Path) -> None:
+    arguments = ["run", config_file(tmp_path), "--no-prefect", "--json"]
+    code, out, said = on_a_terminal(arguments, {"TERM": "xterm", "COLUMNS": "120", "CI": ""})
+    assert code == 0
+    assert json.loads(out)["committed"] == 4
+    assert "shard 4 of 4" in said
+    assert "\x1b[?25h" in said
+
+
+def test_on_a_terminal_of_a_ci_there_is_none(tmp_path: Path) -> None:
+    arguments = ["run", config_file(tmp_path), "--no-prefect", "--json"]
+    code, _, said = on_a_terminal(arguments, {"TERM": "xterm", "CI": "true"})
+    assert code == 0
+    assert "\x1b" not in said
+
+
+SLOW_RUN = """
+import sys, time
+from mixer import storage
+from mixer.cli import main
+from mixer.storage.local import LocalStore
+
+create = LocalStore.create
+
+def slow(store, name, data):
+    if name.startswith("data/"):
+        time.sleep(0.2)
+    return create(store, name, data)
+
+LocalStore.create = slow
+main()
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    whole = building.build(mix_config(tmp_path, output=str(tmp_path / "whole"), **MANY_SHARDS))
+    config = config_file(tmp_path, **MANY_SHARDS)
+    process = started(SLOW_RUN, "run", config, "--no-prefect", "--json", stdout=subprocess.PIPE)
+    while not list((tmp_path / "out/.mixer/log").glob("*2.json")):
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 128 + number
+    value = json.loads(out)
+    assert value["error"]["type"] == "Stopped"
+    assert value["error"]["exit_code"] == 128 + number
+    assert "the same command goes on from there" in value["error"]["message"]
+    assert f"{number.name}: stopping after the shard under way; once more stops at once" in err
+    assert 2 <= value["committed"] < 18
+    # What was under way was committed, and nothing was begun after it.
+    assert len(list((tmp_path / "out/data").iterdir())) == value["committed"]
+
+    again = run("run", config, "--no-prefect", "--json")
+    assert again.returncode == 0
+    assert json.loads(again.stdout)["head"] == whole.head
+
+
+DEAF = """
+import time
+from mixer.cli.stopping import StopRequest
+with StopRequest():
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_the_second_signal_stops_at_once_whatever_is_going_on(numbers: tuple[signal.Signals, signal.Signals]) -> None:
+    process = started(DEAF, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(numbers[0])
+    assert process.stderr.readline() == "\n"
+    assert "once more stops at once" in process.stderr.readline()
+    assert process.poll() is None
+    process.send_signal(numbers[1])
+    process.communicate(timeout=60)
+    assert process.returncode == -numbers[1]
