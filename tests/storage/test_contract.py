@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
@@ -278,6 +279,16 @@ def test_the_probe_refuses_a_store_that_overwrites(store: Store) -> None:
     assert store.list("") == []
 
 
+def test_the_probe_refuses_a_store_that_says_yes_to_everyone() -> None:
+    class Polite(MemoryStore):
+        def create(self, name: str, data: bytes) -> bool:
+            super().create(name, data)
+            return True
+
+    with pytest.raises(OutputError, match="accepted it"):
+        probe_create_only(Polite())
+
+
 def test_the_probe_refuses_a_store_that_loses_what_was_created() -> None:
     class Forgetful(MemoryStore):
         def get(self, name: str) -> bytes | None:
@@ -287,23 +298,34 @@ def test_the_probe_refuses_a_store_that_loses_what_was_created() -> None:
         probe_create_only(Forgetful())
 
 
-@pytest.mark.parametrize("wait_s", [0.0005, 0.005, 0.02, 0.05])
-def test_a_put_that_is_interrupted_leaves_the_old_object_or_the_new_one(store_url: str, wait_s: float) -> None:
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+WRITER = """
+import sys
+from mixer.storage import open_store
+store = open_store(sys.argv[1])
+store.put("replaced", b"o" * int(sys.argv[2]))
+print("ready", flush=True)
+for number in range(1000):
+    store.create(f"created/{number}", b"n" * int(sys.argv[2]))
+    store.put("replaced", b"n" * int(sys.argv[2]))
+"""
 
+
+@pytest.mark.crash
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_writer_that_is_stopped_leaves_whole_objects_only(store_url: str, how: signal.Signals) -> None:
     store = open_store(store_url)
-    old, new = b"o" * 1000, b"n" * 12_000_000
-    store.put("a", old)
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, wait_s)
-            store.put("a", new)
-            store.create("b", new)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert store.get("a") in (old, new)
-    assert store.get("b") in (None, new)
-    assert set(names(store)) <= {"a", "b"}
+    size = 6_000_000
+    for number in range(2):
+        command = [sys.executable, "-c", WRITER, store_url, str(size)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(0.003 + 0.07 * number)
+            writer.send_signal(how)
+            writer.wait(60)
+        assert writer.returncode == -how
+        assert store.get("replaced") in (b"o" * size, b"n" * size)
+        for info in store.list(""):
+            assert info.bytes == size
+            assert info.name.startswith(("created/", "replaced"))
+            store.delete(info.name)

@@ -62,6 +62,14 @@ def test_a_writer_that_is_killed_leaves_whole_objects_only(tmp_path: Path, verb:
     assert leftovers > 0
 
 
+def test_a_put_never_changes_the_bytes_under_a_reader(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"the old bytes")
+    with (tmp_path / "a").open("rb") as reader:
+        store.put("a", b"new bytes")
+        assert reader.read() == b"the old bytes"
+
+
 def test_leftovers_of_a_dead_process_are_not_seen(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.put("a", b"1")

@@ -337,28 +337,3 @@ def test_a_store_works_on_in_a_forked_child(s3_url: str) -> None:
     command = [sys.executable, "-c", FORKER, s3_url]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=60)
     assert done.stdout == "0 b'12'\n"
-
-
-KILLED = """
-import sys
-from mixer.storage import open_store
-store = open_store(sys.argv[1])
-store.list("")
-print("ready", flush=True)
-for number in range(1000):
-    store.create(f"data/{number}", b"x" * 10_000_000)
-"""
-
-
-@pytest.mark.crash
-def test_a_writer_that_is_killed_leaves_whole_objects_only(s3_url: str, direct: S3Store) -> None:
-    for number in range(2):
-        with subprocess.Popen([sys.executable, "-c", KILLED, s3_url], stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            with pytest.raises(subprocess.TimeoutExpired):
-                writer.wait(0.1 + 0.2 * number)
-            writer.kill()
-        for info in direct.list(""):
-            assert info.bytes == 10_000_000
-            direct.delete(info.name)
