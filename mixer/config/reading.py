@@ -47,7 +47,7 @@ def load_config(path: str | os.PathLike[str]) -> MixConfig:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{where}: expected a config of at most {MAX_BYTES:,} bytes, found more")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{where}:{line}: not UTF-8, from byte {error.start}; save the file as UTF-8") from None

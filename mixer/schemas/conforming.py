@@ -102,7 +102,7 @@ def _array(path: str, array: pa.Array, target: pa.DataType) -> pa.Array:
         return _list(path, array, target)
     if kinds.is_struct(array.type):
         return _struct(path, array, target)
-    return array if array.type == target else _leaf(path, array, target)
+    return _leaf(path, array, target)
 
 
 def _leaf(path: str, array: pa.Array, target: pa.DataType) -> pa.Array:

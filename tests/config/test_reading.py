@@ -222,6 +222,10 @@ BAD = {
         change("batches_per_shard: 2", "batches_per_shard: 32768\nbatches_per_row_group: 1\n"),
         ["5: batches_per_row_group: expected at most 32,767 row groups a shard, found 32,768; raise it"],
     ),
+    "too many row groups, the last one smaller": (
+        change("batches_per_shard: 2", "batches_per_shard: 65535\nbatches_per_row_group: 2\n"),
+        ["5: batches_per_row_group: expected at most 32,767 row groups a shard, found 32,768; raise it"],
+    ),
     "empty output": (
         change("output: out", "output: ' '\n"),
         ["1: output: expected a path or URL, found an empty text"],
@@ -271,6 +275,10 @@ BAD = {
         lambda text: text + "  ..: {path: x, weight: 1}\n",
         ["8: datasets['..']: expected a name without '/' and '\\' that is not '.' or '..'"],
     ),
+    "name with space around": (
+        lambda text: text + "  ' a': {path: x, weight: 1}\n",
+        ["8: datasets[' a']: expected a name of printable characters without space around it"],
+    ),
     "empty name": (
         lambda text: text + "  '': {path: x, weight: 1}\n",
         ["8: datasets['']: expected a name of 1 to 200 characters, found 0"],
@@ -317,7 +325,7 @@ BAD = {
     ),
     "two documents": (lambda text: text + "---\na: b\n", ["8: a second document begins; expected one"]),
     "list as key": (change("", "[a]: b\n"), ["1: a key is not a text; expected `key: value`"]),
-    "deep": (change("", f"a: {'[' * 50}"), ["1: nested more than 16 deep"]),
+    "deep": (change("", f"a: {'[' * 16}"), ["1: nested more than 16 deep"]),
     "control character": (change("", "a: b\na: \x07\n"), ["2: character U+0007 cannot stand in YAML"]),
     "top level is a list": (lambda text: "- a\n", [f"1: expected a mapping with the keys {TOP}; found a list"]),
     "top level is a text": (
@@ -376,6 +384,7 @@ def test_secrets_never_come_back_in_a_message() -> None:
     [
         "s3://bucket/a@b.parquet",
         "hdfs://host:8020/a@b",
+        "hdfs://host:service/a",
         "abfs://container@account.dfs.core.windows.net/a",
         "/data/what?.parquet",
         "s3://bucket/part-?.parquet",
@@ -414,6 +423,19 @@ def test_without_batches_a_run_may_stop_where_the_data_ends() -> None:
     text = GOOD.replace("batches: 10", "on_exhausted: stop")
     assert parse_config(text, "mix.yaml").batches is None
     assert parse_config(text + "batches: 7\n", "mix.yaml").batches == 7
+
+
+def test_bounds_themselves_are_taken() -> None:
+    values = parse_config(GOOD, "mix.yaml").model_dump()
+    for changed in (
+        {"batches_per_shard": 32_767, "batches_per_row_group": 1},
+        {"batches_per_shard": 65_534, "batches_per_row_group": 2},
+        {"batch_size": 2**31 - 1, "batches_per_shard": 1, "batches": 2**32},
+        {"batches": (2**63 - 1) // 4},
+        {"compression_level": 22},
+        {"datasets": {"n" * 200: {"path": "x", "weight": 2**4096 - 1}}},
+    ):
+        assert config_from({**values, **changed}).model_dump() == {**values, **changed}
 
 
 def test_plain_values_are_checked_like_files() -> None:

@@ -227,6 +227,17 @@ def test_a_chunk_too_long_for_32_bits_comes_out_in_several(array: pa.Array, monk
     assert tail["x"].to_pylist() == array.to_pylist()[2:]
 
 
+def test_the_end_of_a_chunk_beyond_32_bits_is_read_where_it_lies() -> None:
+    data = np.zeros(2**31 + 3, dtype=np.uint8)  # pages that nobody writes to take no memory
+    data[-3:] = list(b"abc")
+    offsets = np.array([0, 2**30, 2**31, 2**31 + 1, 2**31 + 3], dtype=np.int64)
+    array = pa.Array.from_buffers(pa.large_string(), 4, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    for tail in (array.slice(2), pa.LargeListArray.from_arrays(pa.array([2, 4], pa.int64()), array)):
+        table = pa.table({"x": tail})
+        output = conform(table, merge({"web": [("a", table.schema)]}).schema)
+        assert output["x"].to_pylist() in (["a", "bc"], [["a", "bc"]])
+
+
 @pytest.mark.parametrize("array", LONG, ids=lambda array: str(array.type))
 def test_one_value_too_long_for_32_bits_is_refused(array: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conforming, "MAX_CHUNK_OFFSET", 1)

@@ -58,6 +58,7 @@ def test_another_process_says_the_same() -> None:
         {"columns": [], "arrow_ipc_base64": ""},
         {"columns": [], "arrow_ipc_base64": "AAAA"},
         {"columns": [], "arrow_ipc_base64": 3},
+        {**schema_to_json(SCHEMA), "arrow_ipc_base64": "%" + schema_to_json(SCHEMA)["arrow_ipc_base64"]},
         {"columns": [], "arrow_ipc_base64": schema_to_json(SCHEMA)["arrow_ipc_base64"][:200]},
     ],
 )
