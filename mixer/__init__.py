@@ -1,1 +1,78 @@
 """Mix datasets by exact integer weights into Parquet shards, and resume to the same bytes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixer.batcher import DataBatcher
+    from mixer.building import build, status
+    from mixer.config import MixConfig
+    from mixer.core.commits import Commit
+    from mixer.core.plan import Plan
+    from mixer.errors import (
+        ChangedError,
+        ConfigError,
+        CorruptionError,
+        DatasetError,
+        ExhaustedError,
+        FencedError,
+        InputError,
+        MixerError,
+        NotEnoughDataError,
+        OutputError,
+        SchemaError,
+        StoreError,
+        StoreUnavailableError,
+    )
+    from mixer.planning import plan
+    from mixer.verifying import verify
+
+__all__ = [
+    "ChangedError",
+    "Commit",
+    "ConfigError",
+    "CorruptionError",
+    "DataBatcher",
+    "DatasetError",
+    "ExhaustedError",
+    "FencedError",
+    "InputError",
+    "MixConfig",
+    "MixerError",
+    "NotEnoughDataError",
+    "OutputError",
+    "Plan",
+    "SchemaError",
+    "StoreError",
+    "StoreUnavailableError",
+    "build",
+    "plan",
+    "status",
+    "verify",
+]
+
+_HOMES = {
+    "Commit": "mixer.core.commits",
+    "DataBatcher": "mixer.batcher",
+    "MixConfig": "mixer.config",
+    "Plan": "mixer.core.plan",
+    "build": "mixer.building",
+    "plan": "mixer.planning",
+    "status": "mixer.building",
+    "verify": "mixer.verifying",
+}
+"""Where the public names that are no errors live."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: `import mixer` and `mixer --help` need not wait for Arrow."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES.get(name, "mixer.errors")), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -150,7 +150,13 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_mixer_loads_nothing_heavy() -> None:
-    assert loaded_by("import mixer") & {"prefect", "torch", "s3fs", "flows", "pandas", "typer", "rich"} == set()
+    assert loaded_by("import mixer") & {"prefect", "torch", "s3fs", "flows", "pyarrow", "pydantic"} == set()
+
+
+def test_all_public_names_together_load_no_scheduler_and_no_store_that_is_not_used() -> None:
+    loaded = loaded_by("from mixer import *")
+    assert "pyarrow" in loaded
+    assert loaded & {"prefect", "torch", "s3fs", "flows", "pandas", "typer", "rich"} == set()
 
 
 def test_what_is_loaded_is_seen() -> None:
