@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from uuid import UUID
 
+import httpx
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 
 from mixer.building import OnCommit, RunSummary, ShouldStop
@@ -47,24 +48,37 @@ def calling(caller: Caller) -> Iterator[None]:
 
 
 class _SaidElsewhere(logging.Filter):
-    """Drops what the caller says: errors that are raised to them, and records that they have a handler for."""
+    """Drops what the caller is told anyway, and what says once more that the server is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_connection_said = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info is not None and isinstance(record.exc_info[1], MixerError):
+        if record.exc_info is not None and isinstance(record.exc_info[1], MixerError | httpx.TransportError):
             return False
-        if record.name.partition(".")[0] != "mixer":
-            return True
-        return all(isinstance(handler, APILogHandler) for handler in logging.getLogger("mixer").handlers)
+        if record.name == "prefect._internal.concurrency":
+            # One for each event that is lost, with the whole event in it.
+            return "failed to process" not in record.msg
+        if record.name == "prefect.events.clients":
+            said, self._is_connection_said = self._is_connection_said, True
+            return not said
+        if record.name.partition(".")[0] == "mixer":
+            return all(isinstance(handler, APILogHandler) for handler in logging.getLogger("mixer").handlers)
+        return True
 
 
 @contextmanager
 def _said_once() -> Iterator[None]:
     said_elsewhere = _SaidElsewhere()
-    consoles = [handler for handler in logging.getLogger().handlers if isinstance(handler, PrefectConsoleHandler)]
-    for console in consoles:
-        console.addFilter(said_elsewhere)
+    handlers = [
+        *(handler for handler in logging.getLogger().handlers if isinstance(handler, PrefectConsoleHandler)),
+        *logging.getLogger("prefect._internal").handlers,
+    ]
+    for handler in handlers:
+        handler.addFilter(said_elsewhere)
     try:
         yield
     finally:
-        for console in consoles:
-            console.removeFilter(said_elsewhere)
+        for handler in handlers:
+            handler.removeFilter(said_elsewhere)

@@ -28,7 +28,7 @@ from prefect.tasks import Task  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, calling, current_caller  # noqa: E402
-from flows.recording import wait_until_recorded  # noqa: E402
+from flows.recording import forget_unsent, wait_until_recorded  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
 from mixer import building  # noqa: E402
@@ -244,16 +244,17 @@ def run(
         try:
             state = premix(config, allow_repack, return_state=True)
             reason = f"its state is {state.name}: {state.message}"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- whatever Prefect's trouble is, the run is as far as it is
             trouble, reason = error, f"{type(error).__name__}: {error}"
-        if caller.flow_run_id is not None and is_embedded():
-            wait_until_recorded(caller.flow_run_id, caller.task_runs)
+            forget_unsent()
+        else:
+            if caller.flow_run_id is not None and is_embedded():
+                wait_until_recorded(caller.flow_run_id, caller.task_runs)
     if caller.error is not None:
         raise caller.error
     if caller.summary is None:
         raise _not_run(reason) from trouble
     if trouble is not None:
-        # The run is as far as it is, whatever Prefect's trouble.
         log.warning("the Prefect server was not told how the flow run ended error=%s", type(trouble).__name__)
     return caller.summary
 

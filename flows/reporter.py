@@ -73,6 +73,7 @@ class Reporter:
         self._waiting: deque[Commit] = deque(maxlen=backlog_max)
         self._changed = threading.Condition()
         self._ending: _Ending | None = None
+        self._is_trouble_said = False
         self._settings = get_settings_context()
         self._thread = threading.Thread(target=self._work, name="mixer-reporter", daemon=True)
 
@@ -121,7 +122,7 @@ class Reporter:
                 if self._ending is not None:
                     return
                 commit = self._waiting[0]
-            if self._try_to_show(commit, is_first_failure=failures == 0):
+            if self._try_to_show(commit):
                 failures = 0
                 continue
             pause = _PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)]
@@ -136,23 +137,25 @@ class Reporter:
             if time.monotonic() > ending.hurry_at or failures:
                 while len(self._waiting) > 1:
                     self._waiting.popleft()
-            failures += not self._try_to_show(self._waiting[0], is_first_failure=failures == 0)
+            failures += not self._try_to_show(self._waiting[0])
         if ending.report and failures < _FAILURES_AT_END_MAX:
             self._mirror.try_to_end(ending.report)
 
-    def _try_to_show(self, commit: Commit, *, is_first_failure: bool) -> bool:
+    def _try_to_show(self, commit: Commit) -> bool:
         """Show `commit` and take it off those that wait; return whether that went well."""
         try:
             self._mirror.show(commit, is_newest=len(self._waiting) == 1)
         except Exception as error:  # noqa: BLE001 -- whatever the mirror's trouble is, it is not the run's
             self._mirror.disconnect()
-            if is_first_failure:
+            if not self._is_trouble_said:
+                self._is_trouble_said = True
                 log.warning(
                     "the Prefect server could not be told of a commit; the run goes on shard=%d error=%s",
                     commit.shard,
                     type(error).__name__,
                 )
             return False
+        self._is_trouble_said = False
         with self._changed:
             # Unless more came than may wait, and it was pushed out meanwhile.
             if self._waiting and self._waiting[0] is commit:

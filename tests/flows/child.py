@@ -17,15 +17,21 @@ from mixer.config import config_from
 from mixer.core.commits import Commit
 
 
+def say(line: str) -> None:
+    """Tell the parent at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(config_path: str, process: str = "0", shard: str = "-1") -> None:
     def on_commit(commit: Commit) -> None:
-        print(commit.shard, flush=True)
+        say(str(commit.shard))
         if commit.shard == int(shard):
             victim = int(process) or os.getpid()
             (os.killpg if victim < 0 else os.kill)(abs(victim), signal.SIGKILL)
 
     summary = run(config_from(json.loads(Path(config_path).read_text())), on_commit=on_commit)
-    print(json.dumps({"finished": summary.finished, "head": summary.head, "committed": summary.committed}))
+    say(json.dumps({"finished": summary.finished, "head": summary.head, "committed": summary.committed}))
 
 
 if __name__ == "__main__":

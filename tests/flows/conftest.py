@@ -17,6 +17,7 @@ os.environ.pop("PREFECT_API_URL", None)
 
 import prefect.settings  # noqa: E402 -- see above
 from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: E402
+from prefect.logging.handlers import APILogWorker  # noqa: E402
 from prefect.settings import temporary_settings  # noqa: E402
 
 
@@ -25,6 +26,8 @@ def prefect_server() -> Iterator[PrefectServer]:
     """A server that nobody takes down."""
     with running_prefect_server() as server:
         yield server
+        # What flows of this process have logged is sent while there is somebody to send it to.
+        APILogWorker.drain_all(timeout=10)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Gate:
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, args=(self._listener, answers), daemon=True).start()
 
-    def _accept(self, listener: socket.socket, answers: bool) -> None:  # noqa: FBT001 - a thread's argument
+    def _accept(self, listener: socket.socket, answers: bool) -> None:
         while True:
             try:
                 client, _ = listener.accept()

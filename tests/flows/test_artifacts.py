@@ -45,7 +45,7 @@ def test_a_state_of_any_mix_is_small_and_says_what_is_left_out(weights: dict[str
     view = view_of(weights)
     commit = commit_of(view, shard)
     table = state_table(view, commit)
-    text = state_text(view, commit, unseen_shards=range(0, shard))
+    text = state_text(view, commit, unseen_shards=range(shard))
     assert size_bytes(json.dumps(table)) + size_bytes(json.dumps(text)) < LIMIT_BYTES
     shown = [row for row in table[1:] if "more in" not in str(row["dataset"])]
     hidden = [row for row in table[1:] if "more in" in str(row["dataset"])]

@@ -30,9 +30,8 @@ def view(request: pytest.FixtureRequest) -> RunView:
 @pytest.fixture
 def gate(prefect_server: PrefectServer) -> Iterator[Gate]:
     """A shut gate before the server, which this process takes for the server."""
-    with gate_to(prefect_server.port) as gate:
-        with temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}):
-            yield gate
+    with gate_to(prefect_server.port) as gate, temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}):
+        yield gate
 
 
 def test_every_commit_has_a_version_and_the_end_has_a_report(view: RunView, api: SyncPrefectClient) -> None:

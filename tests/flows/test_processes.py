@@ -1,0 +1,109 @@
+"""Flows in processes of their own: killed and run again, with a server that dies, and with no server set up at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient
+
+from flows.artifacts import artifact_key
+from mixer import building
+from mixer.building import RunSummary
+from mixer.config import MixConfig
+from tests.flows.prefect_server import PrefectServer, bare_environment, running_prefect_server
+from tests.flows.reading import flow_runs, shown_shards
+from tests.mixes import mix_config
+
+pytestmark = [pytest.mark.flows, pytest.mark.crash]
+
+ROOT = Path(__file__).parents[2]
+SHARDS = 18
+KILLED = -9
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> MixConfig:
+    """A run of eighteen shards."""
+    return mix_config(tmp_path, batches=SHARDS, batches_per_shard=1)
+
+
+@pytest.fixture
+def unbroken(config: MixConfig, tmp_path: Path) -> RunSummary:
+    """What the bare engine makes of the same config elsewhere, in one go."""
+    return building.build(config.model_copy(update={"output": str(tmp_path / "unbroken")}))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child that has ended."""
+
+    exit_code: int
+    shards: list[int]
+    head: str | None
+    stderr: str
+
+
+def run_child(config: MixConfig, environment: dict[str, str], *, kills: int | None = None, at: int = -1) -> Ended:
+    """Run the flow in a process of its own; see `tests.flows.child` for what it kills."""
+    path = Path(config.output).with_name("config.json")
+    path.write_text(config.model_dump_json())
+    arguments = [] if kills is None else [str(kills), str(at)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.flows.child", str(path), *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = done.stdout.split("\n")
+    last = json.loads(lines[-2]) if done.returncode == 0 else {"head": None}
+    return Ended(done.returncode, [int(line) for line in lines if line.isdecimal()], last["head"], done.stderr)
+
+
+def shards(output: str) -> dict[str, bytes]:
+    """Return the shards at `output`."""
+    return {path.name: path.read_bytes() for path in Path(output, "data").iterdir()}
+
+
+def test_a_flow_that_was_killed_and_is_run_again_makes_the_same_bytes(
+    config: MixConfig, unbroken: RunSummary, prefect_server: PrefectServer, api: SyncPrefectClient
+) -> None:
+    killed = run_child(config, prefect_server.environment(), kills=0, at=4)
+    assert (killed.exit_code, killed.shards) == (KILLED, [0, 1, 2, 3, 4])
+    again = run_child(config, prefect_server.environment())
+    assert again.head == unbroken.head
+    assert shards(config.output) == shards(unbroken.output)
+    assert again.shards[0] in {5, 6}
+    assert [flow_run.state_name for flow_run in flow_runs(api, config.output)] == ["Running", "Completed"]
+    shown = shown_shards(api, artifact_key(config.output, building.existing(config.output)[1].fingerprint))
+    assert shown == sorted(set(shown))
+    assert shown[-13:] == list(range(5, SHARDS))
+
+
+def test_a_run_whose_server_dies_in_the_middle_is_finished(
+    config: MixConfig, unbroken: RunSummary, prefect_server: PrefectServer
+) -> None:
+    with running_prefect_server(like=prefect_server) as mortal:
+        ended = run_child(config, mortal.environment(), kills=-mortal.process_id, at=4)
+    assert (ended.exit_code, ended.head) == (0, unbroken.head)
+    assert shards(config.output) == shards(unbroken.output)
+    assert ended.shards == list(range(SHARDS))
+    assert "the Prefect server could not be told of a commit; the run goes on" in ended.stderr
+    assert "the Prefect server was not told how the flow run ended" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "ERROR" not in ended.stderr
+
+
+def test_a_run_with_no_server_set_up_is_finished_and_quiet(
+    config: MixConfig, unbroken: RunSummary, tmp_path: Path
+) -> None:
+    ended = run_child(config, bare_environment(tmp_path))
+    assert (ended.exit_code, ended.head, ended.stderr) == (0, unbroken.head, "")
+    assert shards(config.output) == shards(unbroken.output)
