@@ -70,6 +70,15 @@ def test_a_put_never_changes_the_bytes_under_a_reader(tmp_path: Path) -> None:
         assert reader.read() == b"the old bytes"
 
 
+def test_a_replacement_is_seen_also_where_the_clock_stood_still(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"1")
+    before, times = store.stat("a"), (tmp_path / "a").stat()
+    store.put("a", b"2")
+    os.utime(tmp_path / "a", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert store.stat("a") != before
+
+
 def test_leftovers_of_a_dead_process_are_not_seen(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.put("a", b"1")

@@ -118,6 +118,14 @@ def test_a_create_of_a_taken_name_is_lost_whatever_happens_on_the_way(store: S3S
     assert store.get("a") == b"theirs"
 
 
+def test_a_taken_name_is_read_only_if_it_could_be_ones_own(store: S3Store, fault_proxy: FaultProxy) -> None:
+    store.create("a", b"theirs")
+    for data, methods in ((b"mine", ["PUT", "HEAD"]), (b"mine!!", ["PUT", "HEAD", "GET"])):
+        fault_proxy.reset()
+        assert not store.create("a", data)
+        assert [request.method for request in fault_proxy.requests] == methods
+
+
 def test_a_create_that_may_or_may_not_have_happened_says_so(store: S3Store, fault_proxy: FaultProxy) -> None:
     fault_proxy.reset(scripted([Fault.RESET_BEFORE] * 99, methods=["PUT"]))
     with pytest.raises(StoreUnavailableError, match=r"create s3://test/.*/a: no answer after 3 tries .* is unknown"):
