@@ -172,19 +172,18 @@ class ParquetSource:
 
 
 class _Places:
-    """Where each row of a dataset is: row groups with rows, numbered over all files."""
+    """Where each row of a dataset is: its row groups, numbered over all files."""
 
     def __init__(self, inventory: Inventory) -> None:
-        rows = [np.array(entry.row_group_rows, dtype=np.int64) for entry in inventory.files]
-        all_rows = np.concatenate([*rows, np.zeros(0, dtype=np.int64)])  # (row groups,)
-        files = np.repeat(np.arange(len(rows)), [len(counts) for counts in rows])
-        ordinals = np.concatenate([*(np.arange(len(counts)) for counts in rows), np.zeros(0, dtype=np.int64)])
-        filled = all_rows > 0
-        self._files, self._ordinals = files[filled], ordinals[filled]
-        self._starts = np.concatenate([[0], np.cumsum(all_rows[filled])])  # (places + 1,)
+        counts = [len(entry.row_group_rows) for entry in inventory.files]
+        rows = [rows for entry in inventory.files for rows in entry.row_group_rows]
+        self._files = np.repeat(np.arange(len(counts)), counts)  # (places,)
+        self._first_places = np.cumsum([0, *counts])  # (files + 1,)
+        self._starts = np.cumsum([0, *rows], dtype=np.int64)  # (places + 1,)
 
     def of(self, row: int) -> int:
         """Return the place of the dataset's row `row`."""
+        # From the right: of places that begin at one row, only the last has any.
         return int(np.searchsorted(self._starts, row, side="right")) - 1
 
     def rows_of(self, place: int) -> tuple[int, int]:
@@ -193,4 +192,5 @@ class _Places:
 
     def address_of(self, place: int) -> tuple[int, int]:
         """Return a place's file, and its row group within the file."""
-        return int(self._files[place]), int(self._ordinals[place])
+        file = int(self._files[place])
+        return file, place - int(self._first_places[file])

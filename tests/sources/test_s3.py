@@ -117,19 +117,29 @@ def test_an_inventory_costs_one_request_a_file_beside_the_listing(
         source.close()
 
 
+def test_lost_connections_are_not_noticed_while_the_inventory_is_taken(
+    s3_server: S3Server, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = uploaded(tmp_path, s3_url)
+    with running_proxy(s3_server.endpoint_url, cuts=(0, 300, 900, 700)) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        assert take_inventory("d", s3_url)[0] == expected
+        check_unchanged("d", expected)
+        assert proxy.resets == 4
+
+
 @both
-def test_lost_connections_are_not_noticed(
+def test_lost_connections_are_not_noticed_while_rows_are_read(
     s3_server: S3Server, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
-    _, table = uploaded(tmp_path, s3_url, [[200, 200], [300]])
-    # Cut in answers to listings, in their heads, and in the middle of files.
-    with running_proxy(s3_server.endpoint_url, cuts=(0, 300, 900, 0, 2000, 1200, 3000, 0, 700)) as proxy:
+    inventory, table = uploaded(tmp_path, s3_url, [[2000, 2000], [3000]])
+    # The first bytes of an answer, its middle, or nothing at all.
+    with running_proxy(s3_server.endpoint_url, cuts=(0, 500, 20_000, 3000)) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        inventory, _ = take_inventory("d", s3_url)
         source = ParquetSource("d", inventory, table.schema, limits=limits)
-        assert pa.concat_tables([source.read(start, start + 50) for start in range(0, 700, 50)]).equals(table)
+        assert pa.concat_tables([source.read(start, start + 500) for start in range(0, 7000, 500)]).equals(table)
         assert source.row_groups_decoded == 3
-        assert proxy.resets == 9
+        assert proxy.resets == 4
         source.close()
 
 
