@@ -205,6 +205,36 @@ def test_a_slot_by_an_owner_who_had_lost_the_log_is_found(tmp_path: Path) -> Non
     assert "slot 2 had given the run to" in problem
 
 
+def test_a_commit_that_skips_a_shard_is_found(out: Path, tmp_path: Path) -> None:
+    """Every link and every state is right, but shard 1 is not there."""
+    slots = [commits.decode_slot(slot_path(out, number).read_bytes(), number, "slot") for number in range(4)]
+    third = replace(slots[3], number=2, payload={**slots[3].payload, "prev": commits.chain_hash(slots[1].payload)})
+    for number in range(3, FINAL + 1):
+        slot_path(out, number).unlink()
+    (out / commits.MANIFEST_NAME).unlink()
+    slot_path(out, 2).write_bytes(commits.encode_slot(third))
+    assert only_problem(out) == (commits.slot_name(2), "expected the commit of shard 1, found that of shard 2")
+
+
+def test_a_slot_behind_the_end_is_found(out: Path) -> None:
+    final = commits.decode_slot(slot_path(out, FINAL).read_bytes(), FINAL, "slot")
+    again = replace(final, number=FINAL + 1, payload={**final.payload, "prev": commits.chain_hash(final.payload)})
+    slot_path(out, FINAL + 1).write_bytes(commits.encode_slot(again))
+    assert only_problem(out) == (commits.slot_name(FINAL + 1), "a slot of kind 'final' after the run was finished")
+
+
+def test_an_open_that_names_another_one_is_found(tmp_path: Path) -> None:
+    config = mix_config(tmp_path)
+    for _ in range(2):
+        building.start(config).close()
+    rewrite(tmp_path / "out", 1, writer(open=0))
+    name, problem = only_problem(tmp_path / "out")
+    assert (name, problem) == (
+        commits.slot_name(1),
+        "expected an `open` that names itself, found one that names slot 0",
+    )
+
+
 def test_an_open_of_another_run_is_found(out: Path) -> None:
     rewrite(out, 0, payload(genesis="0" * 64))
     name, problem = only_problem(out)

@@ -89,7 +89,7 @@ def say(text: str) -> None:
 
 
 def _write(stream: IO[str] | None, text: str) -> None:
-    """Write all of `text` now; if the reader has left, write no more to it in this process."""
+    """Write all of `text` now; if its reader has left, what is written from now on goes nowhere."""
     if stream is None:
         return
     try:

@@ -66,12 +66,15 @@ def test_text_that_the_locale_cannot_spell_ends_no_command(tmp_path: Path) -> No
     assert list(values["datasets"]) == ["web", "code", "книги"]
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stream: str) -> None:
+def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stream: str, unbuffered: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writing}
-    process = subprocess.Popen([MIXER, "run", config_file(tmp_path), "--no-prefect"], text=True, **streams)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [MIXER, "run", config_file(tmp_path), "--no-prefect"]
+    process = subprocess.Popen(command, text=True, env=environment, **streams)
     os.close(writing)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0
