@@ -123,10 +123,10 @@ def run(  # noqa: PLR0913 -- one for each option
     The first Ctrl-C or SIGTERM stops after the shard under way, a second one at once. Either way, as after a crash,
     the same command goes on from the last committed shard and ends in the same bytes.
     """
-    del json, debug
+    del json
     from mixer.cli.running import run_config  # noqa: PLC0415 -- see the top
 
-    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet)
+    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet, debug=debug)
 
 
 @app.command(epilog=_example("mixer status s3://lake/premix/v3"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
@@ -19,6 +20,8 @@ from mixer.core.commits import Commit
 from mixer.errors import MixerError
 
 FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
+CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
+"""What Prefect shows on stderr; its server gets all."""
 AGAIN = "What is committed stays; the same command goes on from there."
 
 
@@ -35,10 +38,10 @@ class Build(Protocol):
     ) -> RunSummary: ...
 
 
-def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool) -> Reply:
+def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
     """Answer `mixer run`."""
     config = load_config(path)
-    build: Build = _flow() if with_prefect else building.build
+    build: Build = _flow(debug=debug) if with_prefect else building.build
     before = "starting Prefect" if with_prefect else "starting"
     with StopRequest() as stop, display(quiet=quiet, before=before) as shown:
         summary = _build(build, config, stop, shown, allow_repack=allow_repack)
@@ -75,8 +78,11 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, *
         return building.status(config.output)
 
 
-def _flow() -> Build:
+def _flow(*, debug: bool) -> Build:
     """Return the flow that is installed; only here is Prefect loaded."""
+    if not debug and "PREFECT_LOGGING_LEVEL" not in os.environ:
+        # What fails is said once, by this command; Prefect would say it before, for task and flow, with tracebacks.
+        os.environ.setdefault(CONSOLE_LEVEL, "CRITICAL")
     found = list(entry_points(group=FLOW_GROUP, name=FLOW_NAME))
     if not found:
         raise MixerError(

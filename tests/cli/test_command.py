@@ -21,6 +21,7 @@ from tests.mixes import config_file, mix_config
 
 MIXER = str(Path(sys.executable).with_name("mixer"))
 HEAVY = {"numpy", "pyarrow", "pydantic", "yaml", "rich", "fsspec", "s3fs", "prefect", "flows"}
+SLOW_RUN = str(Path(__file__).with_name("slow_run.py"))
 MANY_SHARDS = {"batches": 18, "batches_per_shard": 1, "batch_size": 4}
 
 
@@ -30,9 +31,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def started(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Start Python on `script`, its stderr to be read."""
-    return subprocess.Popen([sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE, text=True, **options)
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """Start Python, to be sent signals."""
+    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_help_loads_no_more_than_it_needs() -> None:
@@ -118,24 +119,6 @@ def test_on_a_terminal_of_a_ci_there_is_none(tmp_path: Path) -> None:
     assert "\x1b" not in said
 
 
-SLOW_RUN = """
-import sys, time
-from mixer import storage
-from mixer.cli import main
-from mixer.storage.local import LocalStore
-
-create = LocalStore.create
-
-def slow(store, name, data):
-    if name.startswith("data/"):
-        time.sleep(0.2)
-    return create(store, name, data)
-
-LocalStore.create = slow
-main()
-"""
-
-
 @pytest.mark.crash
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
@@ -143,7 +126,7 @@ def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
 ) -> None:
     whole = building.build(mix_config(tmp_path, output=str(tmp_path / "whole"), **MANY_SHARDS))
     config = config_file(tmp_path, **MANY_SHARDS)
-    process = started(SLOW_RUN, "run", config, "--no-prefect", "--json", stdout=subprocess.PIPE)
+    process = started(SLOW_RUN, "run", config, "--no-prefect", "--json")
     while not list((tmp_path / "out/.mixer/log").glob("*2.json")):
         time.sleep(0.01)
     process.send_signal(number)
@@ -177,7 +160,7 @@ with StopRequest():
 @pytest.mark.crash
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
 def test_the_second_signal_stops_at_once_whatever_is_going_on(numbers: tuple[signal.Signals, signal.Signals]) -> None:
-    process = started(DEAF, stdout=subprocess.PIPE)
+    process = started("-c", DEAF)
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline() == "ready\n"
