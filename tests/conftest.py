@@ -6,10 +6,15 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from mixer.storage.s3 import S3Store
 from tests.fault_proxy import FaultProxy, running_fault_proxy
 from tests.s3_server import BUCKET, S3Server, running_s3_server
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("mixer", deadline=None)
+settings.load_profile("mixer")
 
 
 @pytest.fixture(scope="session")

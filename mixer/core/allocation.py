@@ -25,8 +25,9 @@ from mixer.core import trajectory
 Counts = npt.NDArray[np.int64]
 """Items by batch and dataset, shape ``(batches, datasets)``."""
 
-_TABLE_CELLS = 1 << 20
-"""A period of up to this many counts is kept whole."""
+_SHORT_PERIOD_BATCHES = 1024
+_TABLE_CELLS = 1 << 18
+"""A short period of up to this many counts is kept whole; finding it takes some milliseconds."""
 
 
 def allocate(carries: list[int], remainders: tuple[int, ...], base: tuple[int, ...], total: int) -> list[int]:
@@ -117,7 +118,7 @@ class Allocation:
 
     @cached_property
     def _one_period(self) -> Counts | None:
-        if self.period * len(self.weights) > _TABLE_CELLS:
+        if self.period > _SHORT_PERIOD_BATCHES or self.period * len(self.weights) > _TABLE_CELLS:
             return None
         return self._walk(0, self.period)
 
