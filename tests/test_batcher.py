@@ -136,6 +136,16 @@ def test_items_pulled_for_a_failed_batch_are_not_pulled_again() -> None:
     assert datasets.pulls == {"a": 3, "b": 3}
 
 
+def test_items_pulled_for_a_failed_batch_are_forgotten_by_a_restore() -> None:
+    datasets = Datasets()
+    datasets.broken = {("b", 0)}
+    batcher = DataBatcher(datasets, {"a": 1, "b": 1}, 2)
+    with pytest.raises(DatasetError):
+        batcher.next_batch()
+    batcher.load_state_dict({"offsets": {"a": 5, "b": 7}, "remainder_carry": {"a": 0, "b": 0}})
+    assert batcher.next_batch() == [("a", 5), ("b", 7)]
+
+
 def test_an_interrupt_in_a_batch_loses_nothing() -> None:
     class Interrupting(Datasets):
         def _items(self, name: str, offset: int) -> Iterator[Item]:

@@ -101,6 +101,13 @@ def test_columns_too_large_for_32_bit_offsets_are_mixed_in_parts(counts: list[li
         assert mix(tables, array).to_pylist() == whole.to_pylist()
 
 
+def test_lists_over_values_that_begin_inside_their_buffer_are_right() -> None:
+    values = pa.array(range(100), pa.int32()).slice(10)
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3, 6], pa.int32()), values)
+    mixed = mix([pa.table({"x": lists})], np.array([[2], [1]]))
+    assert mixed["x"].to_pylist() == [[10, 11], [12], [13, 14, 15]]
+
+
 def test_a_value_that_no_reader_can_address_is_named_with_its_columns() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixing, "COLUMN_BYTES", 10)

@@ -52,6 +52,11 @@ def test_what_has_no_one_spelling_is_refused(value: object) -> None:
         canonical_json(value)  # type: ignore[arg-type]  # that is the point
 
 
+def test_another_spelling_of_the_same_content_is_found() -> None:
+    with pytest.raises(CorruptionError, match="here: its content has sha256"):
+        unsealed(sealed({"a": 1}).replace(b",", b", "), "here")
+
+
 def test_a_newer_format_is_told_from_damage() -> None:
     with pytest.raises(CorruptionError, match=f"written in format {FORMAT + 1}.*upgrade mixer"):
         unsealed(sealed({"format": FORMAT + 1}), "here")
