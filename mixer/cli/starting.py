@@ -19,6 +19,8 @@ from mixer.core.schedule import batches_that_fit
 from mixer.errors import ConfigError, InputError
 
 BATCH_SIZE = 512
+NAME_CHARACTERS = 190
+"""Longest name that is given, so that a number still fits behind it."""
 _NUMBERS = re.compile(r"[-_.]?\d+(?:-of-\d+)?")
 _GENERIC = {"", "part", "shard", "data", "train", "file", "chunk"}
 """What files of one dataset are called when the name says nothing."""
@@ -128,7 +130,7 @@ def _stem(name: str) -> str:
     >>> _stem("train-00001-of-00096.parquet"), _stem("web.pq"), _stem("2024_03.parquet")
     ('train', 'web', '')
     """
-    return _NUMBERS.sub("", name.rpartition(".")[0] or name)
+    return _NUMBERS.sub("", name.rpartition(".")[0] or name).strip("-_. ")
 
 
 def _pattern(members: list[str], urls: Sequence[str]) -> str | list[str]:
@@ -144,7 +146,9 @@ def _pattern(members: list[str], urls: Sequence[str]) -> str | list[str]:
 
 
 def _free_name(name: str, taken: Mapping[str, object]) -> str:
-    if not name or not name.isprintable() or name != name.strip() or "\\" in name:
+    """Return `name`, made one that a config takes and that no other dataset has."""
+    name = name.replace("\\", "-").strip()[:NAME_CHARACTERS]
+    if not name or not name.isprintable() or name in {".", ".."}:
         name = "dataset"
     number = 2
     free = name

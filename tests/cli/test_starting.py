@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mixer.cli.starting import group
@@ -80,11 +80,14 @@ def test_odd_names_are_quoted_so_that_they_load(mixer: Mixer, tmp_path: Path) ->
     assert set(load_config(tmp_path / "mix.yaml").datasets) == {"no", "a: b", "#x", "1e3", "中文", "it's", "{{x}}"}
 
 
-NAMES = st.text(st.sampled_from("ab-_.019*[?é"), min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
+NAMES = st.text(st.sampled_from("ab-_. 019*[?é\\"), min_size=1, max_size=8)
 PATHS = st.lists(st.tuples(st.sampled_from(["", "x/", "y/z/", "x-2/"]), NAMES), min_size=1, max_size=8, unique=True)
 
 
 @given(paths=PATHS)
+@example(paths=[("", "0.")])
+@example(paths=[("x/", "a" * 230), ("", "a" * 230), ("", "b" * 240)])
+@example(paths=[("", " ")])
 def test_every_file_is_in_one_dataset_and_in_no_other(
     tmp_path_factory: pytest.TempPathFactory, paths: list[tuple[str, str]]
 ) -> None:
