@@ -49,7 +49,6 @@ fill() {
     # Resolving takes a new pip half the time that it takes the one which comes with Python.
     quietly "$venv/bin/python" -m pip install --upgrade pip
   fi
-  # Modules are compiled when they are first imported: compiling all of them takes longer than the rest.
-  quietly "$venv/bin/python" -m pip install --no-compile --prefer-binary "$@"
+  quietly "$venv/bin/python" -m pip install --prefer-binary "$@"
   echo "$tag" >"$venv/mixer-installed"
 }
