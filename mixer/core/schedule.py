@@ -152,11 +152,11 @@ number that fits is 1. To give all 4, dataset 'a' would have to be gone through 
         for place, asked in ((place, allocation.offsets_at(batches)[place]) for place in short[:5])
     )
     more = f"; and {len(short) - 5} more" if len(short) > 5 else ""  # noqa: PLR2004 -- a line that can be read
+    lower = f"Lower `batches` to {fit}, set `on_exhausted: stop`, lower" if fit else "Lower `batch_size`, lower"
     return (
         f"dataset {names[index]!r} runs out first: batch {fit} needs its items up to {needed[index]}, and it has "
         f"{sizes[index]}. Asked: {batches} batches; the largest number that fits is {fit}. To give all {batches}, "
-        f"{repetition}{more}. Lower `batches` to {fit}, set `on_exhausted: stop`, "
-        f"lower the weight of {names[index]!r}, or add data to it."
+        f"{repetition}{more}. {lower} the weight of {names[index]!r}, or add data to it."
     )
 
 
@@ -190,7 +190,11 @@ def resolve(
         return single(allocation, batches=batches)
     fit = batches_that_fit(allocation, sizes)
     if not fit:
+        needed = allocation.offsets_at(1)
+        short = next(place for place, size in enumerate(sizes) if needed[place] > size)
         raise NotEnoughDataError(
-            f"not one batch of {allocation.batch_size} can be filled: {shortfall(names, allocation, sizes, 1)}"
+            f"not one batch of {allocation.batch_size} can be filled: it takes {needed[short]} items of dataset "
+            f"{names[short]!r}, which has {sizes[short]}. Lower `batch_size`, lower the weight of {names[short]!r}, "
+            f"or add data to it."
         )
     return single(allocation, batches=fit if batches is None else min(fit, batches))

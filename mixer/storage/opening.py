@@ -88,6 +88,5 @@ def probe_create_only(store: Store) -> None:
     raise OutputError(
         f"output {store.url}: expected the store to refuse a second create of {name}, found that it"
         f" {'accepted it' if created_again else 'does not keep what was created'}; without create-only writes (on S3:"
-        " If-None-Match on PutObject) two runs at once would harm each other; choose a store that has them, or, if"
-        " surely only one run ever writes there, accept the risk by the option accept_unsafe_store"
+        " If-None-Match on PutObject) two runs at once would harm each other; choose a store that has them"
     )

@@ -274,7 +274,7 @@ def test_the_probe_passes_and_leaves_nothing_behind(store: Store) -> None:
 
 
 def test_the_probe_refuses_a_store_that_overwrites(store: Store) -> None:
-    with pytest.raises(OutputError, match=r"refuse a second create .* accepted it; .* accept_unsafe_store"):
+    with pytest.raises(OutputError, match=r"refuse a second create .* accepted it; .* choose a store that has them"):
         probe_create_only(OverwritingStore(store))
     assert store.list("") == []
 
