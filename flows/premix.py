@@ -28,6 +28,7 @@ from prefect.tasks import Task  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, calling, current_caller  # noqa: E402
+from flows.embedded import start_embedded_server  # noqa: E402
 from flows.recording import forget_unsent, wait_until_recorded  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
@@ -109,7 +110,13 @@ def _segment_name() -> str:
     return f"shards {parameters['first_shard']} to {parameters['stop_shard'] - 1}"
 
 
-@task(name="open", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=_is_transient)
+@task(
+    name="open",
+    task_run_name="open",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=_is_transient,
+)
 def open_run(config: MixConfig, *, allow_repack: bool) -> str:
     """Start or resume the run; return the name of this start, its owner."""
     run = building.start(config, allow_repack=allow_repack)
@@ -133,7 +140,13 @@ def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa
         return run.committed
 
 
-@task(name="finish", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=_is_transient)
+@task(
+    name="finish",
+    task_run_name="finish",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retry_condition_fn=_is_transient,
+)
 def finish_run(owner: str) -> RunSummary:
     """Complete the run if every shard is committed; return how far it is."""
     with _starts[owner].opened() as run:
@@ -242,6 +255,8 @@ def run(
     trouble: Exception | None = None
     with calling(caller):
         try:
+            if is_embedded():
+                start_embedded_server()
             state = premix(config, allow_repack, return_state=True)
             reason = f"its state is {state.name}: {state.message}"
         except Exception as error:  # noqa: BLE001 -- whatever Prefect's trouble is, the run is as far as it is

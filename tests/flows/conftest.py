@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from mixer import building
+from mixer.building import RunSummary
+from mixer.config import MixConfig
+from tests.flows.gate import Gate, gate_to
+from tests.flows.outputs import SHARDS
 from tests.flows.prefect_server import PrefectServer, running_prefect_server
+from tests.mixes import mix_config
 
 # Prefect makes its home when it is imported; no test may touch the user's.
 _HOME = tempfile.TemporaryDirectory(prefix="prefect-")
@@ -40,3 +47,22 @@ def api(prefect_server: PrefectServer) -> Iterator[SyncPrefectClient]:
     }
     with temporary_settings(settings), get_client(sync_client=True) as client:
         yield client
+
+
+@pytest.fixture
+def gate(prefect_server: PrefectServer) -> Iterator[Gate]:
+    """A shut gate before the server, which this process takes for the server."""
+    with gate_to(prefect_server.port) as gate, temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}):
+        yield gate
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> MixConfig:
+    """A small run."""
+    return mix_config(tmp_path, batches=SHARDS, batches_per_shard=1)
+
+
+@pytest.fixture
+def unbroken(config: MixConfig, tmp_path: Path) -> RunSummary:
+    """What the bare engine makes of `config` elsewhere, in one go."""
+    return building.build(config.model_copy(update={"output": str(tmp_path / "unbroken")}))

@@ -25,30 +25,13 @@ from mixer.errors import (
     StoreUnavailableError,
 )
 from mixer.storage import Store, open_store
-from mixer.testing import CrashingStore
+from mixer.testing import CrashingStore, Moment
+from tests.flows.gate import Gate
+from tests.flows.outputs import SHARDS, shard_bytes
 from tests.flows.reading import flow_runs, shown_shards, task_runs, versions
 from tests.mixes import mix_config
 
 pytestmark = pytest.mark.flows
-
-SHARDS = 18
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> MixConfig:
-    """A run of eighteen shards."""
-    return mix_config(tmp_path, batches=SHARDS, batches_per_shard=1)
-
-
-@pytest.fixture
-def unbroken(config: MixConfig, tmp_path: Path) -> RunSummary:
-    """What the bare engine makes of the same config elsewhere, in one go."""
-    return building.build(config.model_copy(update={"output": str(tmp_path / "unbroken")}))
-
-
-def shards(output: str) -> dict[str, bytes]:
-    """Return the shards at `output`."""
-    return {path.name: path.read_bytes() for path in Path(output, "data").iterdir()}
 
 
 def state_key(config: MixConfig) -> str:
@@ -60,7 +43,7 @@ def state_key(config: MixConfig) -> str:
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Make the stores that are opened from now on fail: the n-th at its ``at[n]``-th object, later ones never."""
 
-    def arrange(error: type[MixerError], *at: int) -> list[str]:
+    def arrange(error: type[MixerError], *at: int, moment: Moment = "before", pauses: str = "0.1,0.1") -> list[str]:
         opened: list[str] = []
         moments: Iterator[int] = iter(at)
 
@@ -69,8 +52,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
         def open_failing(url: str) -> Store:
             opened.append(url)
-            return CrashingStore(open_store(url), at=next(moments, None), crash=fail, verbs={"create"})
+            return CrashingStore(open_store(url), at=next(moments, None), moment=moment, crash=fail, verbs={"create"})
 
+        monkeypatch.setenv("MIXER_RETRY_DELAYS_SECONDS", pauses)
         monkeypatch.setattr(building, "open_store", open_failing)
         return opened
 
@@ -82,7 +66,7 @@ def test_a_flow_makes_the_bytes_of_the_bare_engine(
 ) -> None:
     heard: list[Commit] = []
     summary = run(config, on_commit=heard.append)
-    assert shards(config.output) == shards(unbroken.output)
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     assert (summary.head, summary.state, summary.finished) == (unbroken.head, unbroken.state, True)
     assert [commit.shard for commit in heard] == list(range(SHARDS))
 
@@ -107,18 +91,21 @@ def test_a_finished_run_run_again_does_nothing(config: MixConfig, api: SyncPrefe
     assert shown_shards(api, state_key(config)) == list(range(SHARDS))
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_store_that_fails_in_the_middle_is_tried_again_by_the_task(
+    moment: Moment,
     config: MixConfig,
     unbroken: RunSummary,
     api: SyncPrefectClient,
     failing: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MIXER_RETRY_DELAYS_SECONDS", "0.1,0.1")
-    opened = failing(StoreUnavailableError, 16, 7)
-    summary = run(config)
+    # Shards and slots take turns: the first store fails at a slot, the second one at a shard.
+    opened = failing(StoreUnavailableError, 16, 8, moment=moment)
+    heard: list[Commit] = []
+    summary = run(config, on_commit=heard.append)
     assert len(opened) == 3
-    assert shards(config.output) == shards(unbroken.output)
+    assert [commit.shard for commit in heard] == list(range(SHARDS))
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     assert summary.head == unbroken.head
     [flow_run] = flow_runs(api, config.output)
     assert flow_run.state_name == "Completed"
@@ -131,12 +118,10 @@ def test_a_flow_that_fails_in_the_middle_is_tried_again_by_prefect(
     unbroken: RunSummary,
     api: SyncPrefectClient,
     failing: Callable[..., list[str]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MIXER_RETRY_DELAYS_SECONDS", "")
-    failing(StoreUnavailableError, 16, 15)
+    failing(StoreUnavailableError, 16, 15, pauses="")
     premix.with_options(retries=2, retry_delay_seconds=0)(config)
-    assert shards(config.output) == shards(unbroken.output)
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     [flow_run] = flow_runs(api, config.output)
     assert (flow_run.state_name, flow_run.run_count) == ("Completed", 3)
     reports = [str(artifact.data) for artifact in versions(api, f"{state_key(config)}-report")]
@@ -165,6 +150,12 @@ def test_a_config_that_cannot_be_run_is_refused_with_the_error_of_the_engine(
         run(config.model_copy(update={"batches": 10**6}))
 
 
+def test_a_server_that_is_not_there_is_said_to_be_and_nothing_is_begun(config: MixConfig, gate: Gate) -> None:
+    with pytest.raises(MixerError, match="Prefect did not run the flow on the server that PREFECT_API_URL names"):
+        run(config)
+    assert not Path(config.output).exists()
+
+
 def test_a_flow_that_is_asked_to_stop_is_cancelled_and_can_be_continued(
     config: MixConfig, unbroken: RunSummary, api: SyncPrefectClient
 ) -> None:
@@ -173,7 +164,7 @@ def test_a_flow_that_is_asked_to_stop_is_cancelled_and_can_be_continued(
     assert not summary.finished
     assert 5 <= summary.committed == len(heard) < SHARDS
     assert run(config).head == unbroken.head
-    assert shards(config.output) == shards(unbroken.output)
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     stopped, finished = flow_runs(api, config.output)
     assert (stopped.state_name, finished.state_name) == ("Cancelled", "Completed")
     assert stopped.state is not None

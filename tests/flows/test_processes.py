@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,27 +17,14 @@ from flows.artifacts import artifact_key
 from mixer import building
 from mixer.building import RunSummary
 from mixer.config import MixConfig
+from tests.flows.outputs import SHARDS, shard_bytes
 from tests.flows.prefect_server import PrefectServer, bare_environment, running_prefect_server
-from tests.flows.reading import flow_runs, shown_shards
-from tests.mixes import mix_config
+from tests.flows.reading import eventually, flow_runs, shown_shards
 
 pytestmark = [pytest.mark.flows, pytest.mark.crash]
 
 ROOT = Path(__file__).parents[2]
-SHARDS = 18
 KILLED = -9
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> MixConfig:
-    """A run of eighteen shards."""
-    return mix_config(tmp_path, batches=SHARDS, batches_per_shard=1)
-
-
-@pytest.fixture
-def unbroken(config: MixConfig, tmp_path: Path) -> RunSummary:
-    """What the bare engine makes of the same config elsewhere, in one go."""
-    return building.build(config.model_copy(update={"output": str(tmp_path / "unbroken")}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +56,6 @@ def run_child(config: MixConfig, environment: dict[str, str], *, kills: int | No
     return Ended(done.returncode, [int(line) for line in lines if line.isdecimal()], last["head"], done.stderr)
 
 
-def shards(output: str) -> dict[str, bytes]:
-    """Return the shards at `output`."""
-    return {path.name: path.read_bytes() for path in Path(output, "data").iterdir()}
-
-
 def test_a_flow_that_was_killed_and_is_run_again_makes_the_same_bytes(
     config: MixConfig, unbroken: RunSummary, prefect_server: PrefectServer, api: SyncPrefectClient
 ) -> None:
@@ -79,7 +63,7 @@ def test_a_flow_that_was_killed_and_is_run_again_makes_the_same_bytes(
     assert (killed.exit_code, killed.shards) == (KILLED, [0, 1, 2, 3, 4])
     again = run_child(config, prefect_server.environment())
     assert again.head == unbroken.head
-    assert shards(config.output) == shards(unbroken.output)
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     assert again.shards[0] in {5, 6}
     assert [flow_run.state_name for flow_run in flow_runs(api, config.output)] == ["Running", "Completed"]
     shown = shown_shards(api, artifact_key(config.output, building.existing(config.output)[1].fingerprint))
@@ -93,7 +77,7 @@ def test_a_run_whose_server_dies_in_the_middle_is_finished(
     with running_prefect_server(like=prefect_server) as mortal:
         ended = run_child(config, mortal.environment(), kills=-mortal.process_id, at=4)
     assert (ended.exit_code, ended.head) == (0, unbroken.head)
-    assert shards(config.output) == shards(unbroken.output)
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
     assert ended.shards == list(range(SHARDS))
     assert "the Prefect server could not be told of a commit; the run goes on" in ended.stderr
     assert "the Prefect server was not told how the flow run ended" in ended.stderr
@@ -101,9 +85,34 @@ def test_a_run_whose_server_dies_in_the_middle_is_finished(
     assert "ERROR" not in ended.stderr
 
 
-def test_a_run_with_no_server_set_up_is_finished_and_quiet(
+def processes_at(home: Path) -> list[str]:
+    """Return the commands of all processes that have `home` for their home."""
+    commands = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"HOME={home}\0".encode() in process.joinpath("environ").read_bytes():
+                commands.append(process.joinpath("cmdline").read_bytes().decode().replace("\0", " "))
+    return commands
+
+
+def completed_task_runs(home: Path) -> list[str]:
+    """Return the task runs of the last flow run that a server which is gone has recorded as completed."""
+    with closing(sqlite3.connect(home / ".prefect" / "prefect.db")) as database:
+        found = database.execute(
+            "SELECT name FROM task_run WHERE state_type = 'COMPLETED' "
+            "AND flow_run_id = (SELECT id FROM flow_run ORDER BY created DESC LIMIT 1)"
+        )
+        return [name for (name,) in found]
+
+
+def test_with_no_server_set_up_a_run_is_quiet_can_be_killed_and_leaves_nothing_behind(
     config: MixConfig, unbroken: RunSummary, tmp_path: Path
 ) -> None:
-    ended = run_child(config, bare_environment(tmp_path))
-    assert (ended.exit_code, ended.head, ended.stderr) == (0, unbroken.head, "")
-    assert shards(config.output) == shards(unbroken.output)
+    killed = run_child(config, bare_environment(tmp_path), kills=0, at=4)
+    assert (killed.exit_code, killed.shards, killed.stderr) == (KILLED, [0, 1, 2, 3, 4], "")
+    assert eventually(lambda: processes_at(tmp_path), lambda found: found == []) == []
+    again = run_child(config, bare_environment(tmp_path))
+    assert (again.exit_code, again.head, again.stderr) == (0, unbroken.head, "")
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
+    assert processes_at(tmp_path) == []
+    assert {"open", "finish"} <= set(completed_task_runs(tmp_path))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import prefect.settings
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
@@ -11,8 +9,7 @@ from prefect.settings import temporary_settings
 
 from flows.artifacts import RunView
 from flows.reporter import Reporter
-from tests.flows.gate import Gate, gate_to
-from tests.flows.prefect_server import PrefectServer
+from tests.flows.gate import Gate
 from tests.flows.reading import eventually, shown_shards, table, versions
 from tests.flows.views import commit_of, view_of
 
@@ -25,13 +22,6 @@ WEIGHTS = {"web": 3, "code": 2, "books": 1}
 def view(request: pytest.FixtureRequest) -> RunView:
     """A run of its own for each test: twelve shards."""
     return view_of(WEIGHTS, batches_per_shard=1, output=request.node.name)
-
-
-@pytest.fixture
-def gate(prefect_server: PrefectServer) -> Iterator[Gate]:
-    """A shut gate before the server, which this process takes for the server."""
-    with gate_to(prefect_server.port) as gate, temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}):
-        yield gate
 
 
 def test_every_commit_has_a_version_and_the_end_has_a_report(view: RunView, api: SyncPrefectClient) -> None:
