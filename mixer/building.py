@@ -289,7 +289,7 @@ def _open(store: Store, planned: Planned, owner: str, *, expected_owner: str | N
             planned = planning.with_settings(planned, WriterSettings(**tail.physical))
         writer, tail = take_over(commit_log, owner, planned.physical, expected_owner=expected_owner)
         check_against_plan(store, planned.plan, tail)
-    store.create(commits.CARD_NAME, dataset_card(planned))
+        store.create(commits.CARD_NAME, dataset_card(planned))
     return OpenRun(store, planned, writer, tail)
 
 
@@ -300,7 +300,8 @@ def refuse_foreign(store: Store) -> None:
         OutputError: Something else lies there.
     """
     foreign = [info.name for info in store.list("") if not info.name.startswith(".mixer/")]
-    if foreign:
+    # Another start may have made the run since it was looked for; its definition comes before all else.
+    if foreign and store.stat(commits.RUN_NAME) is None:
         raise OutputError(
             f"{store.url}: expected an empty location or a run of mixer, found {len(foreign)} other objects, "
             f"such as {foreign[0]!r}; nothing was touched, choose another output or empty this one"
