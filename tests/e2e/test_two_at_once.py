@@ -10,9 +10,10 @@ import pytest
 
 from mixer import building
 from mixer.config import MixConfig
+from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.errors import FencedError
-from mixer.storage import open_store
+from mixer.storage import LocalStore, open_store
 from mixer.verifying import verify
 from tests.e2e.runs import DEADLINE_S, Child, Result, at_once, many_shards, objects, result, unbroken
 
@@ -128,3 +129,26 @@ def test_one_that_slept_through_the_start_of_another_leaves_it_the_run(config: M
         with pytest.raises(FencedError):
             older.write(SHARDS)
     assert_untouched(config.output, expected)
+
+
+def test_a_start_that_meets_one_which_began_a_moment_ago_finds_its_run(
+    config: MixConfig, expected: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking for a run and looking for foreign objects, another start does everything."""
+    get = LocalStore.get
+    looked_for = 0
+
+    def get_then_rival(self: LocalStore, name: str) -> bytes | None:
+        nonlocal looked_for
+        found = get(self, name)
+        if name == commits.RUN_NAME:
+            looked_for += 1
+            if looked_for == 1:
+                assert found is None
+                building.build(config)
+        return found
+
+    monkeypatch.setattr(LocalStore, "get", get_then_rival)
+    summary = building.build(config)
+    assert (summary.finished, summary.head) == (True, expected.head)
+    assert result(config.output) == expected
