@@ -1,4 +1,4 @@
-"""Holding what the log says to what the plan says: state is a function of the batch number, so any difference is damage."""
+"""Holding what the log says to what the plan says: state is a function of the batch number; a difference is damage."""
 
 from __future__ import annotations
 
