@@ -68,7 +68,9 @@ def test_a_server_that_hangs_holds_the_end_of_a_run_for_a_bounded_time(
     ]
 
 
-def test_what_a_server_missed_is_caught_up_when_it_is_back(view: RunView, gate: Gate, api: SyncPrefectClient) -> None:
+def test_what_a_server_missed_is_caught_up_when_it_is_back(
+    view: RunView, gate: Gate, api: SyncPrefectClient, caplog: pytest.LogCaptureFixture
+) -> None:
     with temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}), Reporter(view, None) as reporter:
         gate.open()
         reporter.commit(commit_of(view, 0))
@@ -76,13 +78,16 @@ def test_what_a_server_missed_is_caught_up_when_it_is_back(view: RunView, gate: 
         gate.shut()
         for shard in range(1, 12):
             reporter.commit(commit_of(view, shard))
+        eventually(lambda: "could not be told" in caplog.text, bool)
         gate.open()
         shown = eventually(lambda: shown_shards(api, view.key), lambda shown: len(shown) == 12)
         reporter.finish("# Finished")
     assert shown == list(range(12))
 
 
-def test_more_than_may_wait_is_coalesced_and_said_so(view: RunView, gate: Gate, api: SyncPrefectClient) -> None:
+def test_more_than_may_wait_is_coalesced_and_said_so(
+    view: RunView, gate: Gate, api: SyncPrefectClient, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
         temporary_settings({prefect.settings.PREFECT_API_URL: gate.api_url}),
         Reporter(view, None, backlog_max=5) as reporter,
@@ -91,7 +96,9 @@ def test_more_than_may_wait_is_coalesced_and_said_so(view: RunView, gate: Gate, 
         reporter.commit(commit_of(view, 0))
         eventually(lambda: shown_shards(api, view.key), lambda shown: shown == [0])
         gate.shut()
-        for shard in range(1, 12):
+        reporter.commit(commit_of(view, 1))
+        eventually(lambda: "could not be told" in caplog.text, bool)
+        for shard in range(2, 12):
             reporter.commit(commit_of(view, shard))
         gate.open()
         reporter.finish("# Finished")

@@ -15,6 +15,7 @@ def cut(first_shard: int, shard_count: int, seconds: Callable[[range], float]) -
     segments: list[range] = []
     took = 0.0
     while first_shard < shard_count:
+        assert len(segments) <= SEGMENTS_MAX, "this does not end soon"
         previous = len(segments[-1]) if segments else 0
         segment = next_segment(
             first_shard, shard_count, previous_shards=previous, previous_seconds=took, segments=len(segments)
