@@ -18,7 +18,8 @@ from mixer.config import config_from
 from mixer.planning import plan
 from tests.e2e.runs import result
 
-ROWS = 3_000
+ROWS = 6_000
+BODY_BYTES = 2_000
 DATASETS = {"web": 3, "code": 2, "books": 1}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 MANY_THREADS = {"OMP_NUM_THREADS": "7", "ARROW_IO_THREADS": "16", "OPENBLAS_NUM_THREADS": "5"}
@@ -41,6 +42,8 @@ def table_of(name: str, rows: int) -> pa.Table:
     return pa.table(
         {
             "text": [f"{name} {n} " * (n % 5) for n in numbers],
+            # Of more than a page in a row group: where pages are cut must not follow from how the rows came.
+            "body": [f"{name} {n} ".ljust(BODY_BYTES, "x") for n in numbers],
             "kind": [None if n % 7 == 0 else f"kind {n % 4}" for n in numbers],
             "score": [n / 3 for n in numbers],
             "tokens": pa.array([list(range(n % 6)) for n in numbers], pa.list_(pa.int32())),
@@ -60,9 +63,9 @@ def values(tmp_path: Path) -> dict[str, Any]:
     return {
         "output": str(tmp_path / "out"),
         "batch_size": 32,
-        "batches": 90,
-        "batches_per_shard": 20,
-        "batches_per_row_group": 8,
+        "batches": 180,
+        "batches_per_shard": 40,
+        "batches_per_row_group": 38,
         "datasets": datasets,
     }
 
