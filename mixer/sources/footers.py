@@ -19,6 +19,7 @@ _GUESS_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
 _MAGIC_ENCRYPTED = b"PARE"
 _END_BYTES = 8  # the footer's length and the magic
+_SIGNATURE_BYTES = 28  # of a footer in plain text, in a file whose columns are encrypted
 _LEAST_BYTES = len(_MAGIC) + _END_BYTES
 
 
@@ -61,11 +62,14 @@ def read_footer(name: str, file: InputFile) -> Footer:
 def _parsed(where: str, footer: bytes) -> Footer:
     try:
         metadata = pq.read_metadata(pa.BufferReader(footer))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(
             f"{where}: expected a Parquet file, found a footer that cannot be read ({error}); write the file again, "
             f"or leave it out"
         ) from error
+    if metadata.serialized_size + _SIGNATURE_BYTES + _END_BYTES == len(footer):
+        # Not left to the decoder: merely looking at such a column's sizes ends the process.
+        raise InputError(f"{where}: expected a Parquet file, found one with encrypted columns; decrypt it first")
     return Footer(metadata, hashlib.sha256(footer).hexdigest(), len(footer))
 
 

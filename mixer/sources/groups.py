@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 from mixer.errors import CorruptionError
 from mixer.schemas import conform
 from mixer.sources.files import OpenFile, open_stream
-from mixer.sources.sizes import decoded_size
 from mixer.storage.inputs import InputFile
 
-_PROBE_ROWS = 1024
-_PROBE_FROM_ROWS = 8192
+_FIRST_PIECE_ROWS = 4096
 _MAX_PIECE_ROWS = 1 << 20
 
 
@@ -24,10 +22,47 @@ _MAX_PIECE_ROWS = 1 << 20
 class Limits:
     """How much of a row group is decoded at once, in bytes of memory."""
 
-    whole_group_bytes: int = 32 * 1024 * 1024
+    whole_group_bytes: int = 16 * 1024 * 1024
     """Row groups that take more than this are decoded in pieces."""
     piece_bytes: int = 8 * 1024 * 1024
     """Size of such a piece, about."""
+
+    def piece_rows(self, rows: int, stored_bytes: int, row_bytes: float | None) -> int | None:
+        """Return how many rows of a row group to decode at once, or None for all of them.
+
+        A footer tells how many bytes are stored, but one stored byte of a text that repeats may stand for many
+        decoded ones. So as long as no row was seen, pieces have few rows.
+
+        Args:
+            rows: Rows of the row group.
+            stored_bytes: What they take in the file before compression.
+            row_bytes: What a decoded row takes, if that is known.
+
+        >>> Limits(1000, 100).piece_rows(50, 5000, 10.0), Limits(1000, 100).piece_rows(200, 5000, 10.0)
+        (None, 10)
+        >>> Limits().piece_rows(10_000_000, 40_000_000, None)
+        4096
+        """
+        known = row_bytes is not None
+        expected = row_bytes if row_bytes is not None else stored_bytes / max(1, rows)
+        if expected * rows <= self.whole_group_bytes and (known or rows <= _FIRST_PIECE_ROWS):
+            return None
+        most = _MAX_PIECE_ROWS if known else _FIRST_PIECE_ROWS
+        return max(1, min(most, int(self.piece_bytes / max(expected, 1 / 8))))
+
+
+def fixed_row_bytes(schema: pa.Schema) -> float | None:
+    """Return what each row of `schema` takes in memory; None if that differs from row to row.
+
+    >>> fixed_row_bytes(pa.schema({"id": pa.int64(), "x": pa.float32()}))
+    12.0
+    >>> fixed_row_bytes(pa.schema({"text": pa.string()})) is None
+    True
+    """
+    try:
+        return float(sum(field.type.bit_width for field in schema)) / 8
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +81,12 @@ class RowGroup:
         rows: int = self.footer.row_group(self.ordinal).num_rows
         return rows
 
-    def decoded_bytes(self, schema: pa.Schema) -> int:
-        """Return about how much memory its wanted columns take when decoded into `schema`.
-
-        Columns of long texts that repeat a lot cannot be told from the footer: a few rows of these are decoded.
-        """
-        size = decoded_size(self.footer.row_group(self.ordinal), self.columns)
-        if not size.repeated or self.rows < _PROBE_FROM_ROWS:
-            return size.bytes
-        opened = self.opened_as_stream(len(size.repeated))
-        try:
-            batch = next(self.batches(opened, _PROBE_ROWS, size.repeated))
-        finally:
-            opened.close()
-        probe = conform(pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in size.repeated]))
-        repeated_bytes: int = probe.nbytes * self.rows // max(1, probe.num_rows)
-        return size.bytes + repeated_bytes
-
-    def piece_rows(self, decoded_bytes: int, piece_bytes: int) -> int:
-        """Return how many rows take about `piece_bytes` when all of them take `decoded_bytes`."""
-        return max(1, min(_MAX_PIECE_ROWS, piece_bytes * self.rows // max(1, decoded_bytes)))
-
-    def opened_as_stream(self, columns: int) -> OpenFile:
-        """Return its file opened for decoding so many columns in pieces."""
-        return open_stream(self.file, self.footer, columns)
-
-    def batches(self, opened: OpenFile, rows: int, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield its rows in batches of at most `rows`."""
-        batches: Iterator[pa.RecordBatch] = opened.parquet.iter_batches(
-            batch_size=rows, row_groups=[self.ordinal], columns=list(columns), use_threads=False
-        )
-        return batches
+    @property
+    def stored_bytes(self) -> int:
+        """What all its columns take in the file before compression."""
+        # Not column by column: to look at one in a damaged footer ends the process.
+        stored: int = self.footer.row_group(self.ordinal).total_byte_size
+        return stored
 
 
 class Rows(Protocol):
@@ -94,12 +104,15 @@ class Rows(Protocol):
 class WholeGroup:
     """A row group that was decoded at once."""
 
-    def __init__(self, group: RowGroup, schema: pa.Schema, opened: OpenFile) -> None:
-        """Decode `group` from `opened` into `schema`."""
+    def __init__(
+        self, group: RowGroup, schema: pa.Schema, opened: OpenFile, on_piece: Callable[[int, pa.Table], None]
+    ) -> None:
+        """Decode `group` from `opened` into `schema`; `on_piece` hears of the only piece."""
         table = opened.parquet.read_row_group(group.ordinal, columns=list(group.columns), use_threads=False)
         if table.num_rows != group.rows:
             raise CorruptionError(f"expected {group.rows} rows, decoded {table.num_rows}")
         self._table = conform(table, schema)
+        on_piece(0, self._table)
 
     def read(self, start: int, stop: int) -> list[pa.Table]:
         """Return the rows ``[start, stop)``, sharing memory with the whole group."""
@@ -112,9 +125,11 @@ class WholeGroup:
 class StreamedGroup:
     """A row group that is decoded in pieces. Reading on is free of repetition; reading back begins anew."""
 
-    def __init__(self, group: RowGroup, schema: pa.Schema, *, piece_rows: int, began: Callable[[], None]) -> None:
-        """Decode `group` into `schema`, `piece_rows` rows at a time; `began` is called at each beginning."""
-        self._group, self._schema, self._piece_rows, self._began = group, schema, piece_rows, began
+    def __init__(
+        self, group: RowGroup, schema: pa.Schema, piece_rows: int, on_piece: Callable[[int, pa.Table], None]
+    ) -> None:
+        """Decode `group` into `schema`, `piece_rows` rows at a time; `on_piece` hears of each with its first row."""
+        self._group, self._schema, self._piece_rows, self._on_piece = group, schema, piece_rows, on_piece
         self._opened: OpenFile | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._piece: pa.Table = schema.empty_table()
@@ -148,9 +163,13 @@ class StreamedGroup:
     def _begin(self) -> None:
         self.close()
         self._first = 0
-        self._opened = self._group.opened_as_stream(len(self._group.columns))
-        self._batches = self._group.batches(self._opened, self._piece_rows, self._group.columns)
-        self._began()
+        self._opened = open_stream(self._group.file, self._group.footer, len(self._group.columns))
+        self._batches = self._opened.parquet.iter_batches(
+            batch_size=self._piece_rows,
+            row_groups=[self._group.ordinal],
+            columns=list(self._group.columns),
+            use_threads=False,
+        )
 
     def _advance(self, first: int) -> None:
         # Let go before the next one is decoded: two pieces at once are not needed.
@@ -159,3 +178,4 @@ class StreamedGroup:
         if batch is None:
             raise CorruptionError(f"expected {self._group.rows} rows, decoded {first}")
         self._piece, self._first = conform(pa.Table.from_batches([batch]), self._schema), first
+        self._on_piece(first, self._piece)

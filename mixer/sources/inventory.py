@@ -6,7 +6,7 @@ the files with it and never list them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -123,8 +123,8 @@ def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tup
         kept_bytes += footer.bytes
         if kept_bytes <= _KEPT_FOOTER_BYTES:
             kept[file.url] = footer.metadata
-    entries = tuple(_entry(file, footer) for file, footer in zip(listing.files, footers, strict=True))
-    return Inventory(entries, listing.ignored, kept), _schemas(footers)
+    entries = tuple(_entry(name, file, footer) for file, footer in zip(listing.files, footers, strict=True))
+    return Inventory(entries, listing.ignored, kept), _schemas(name, listing.files, footers)
 
 
 def check_unchanged(name: str, inventory: Inventory) -> None:
@@ -170,30 +170,49 @@ def _footer_or_error(name: str, file: InputFile) -> Footer | InputError:
         return error
 
 
-def _entry(file: InputFile, footer: Footer) -> FileEntry:
+def _entry(name: str, file: InputFile, footer: Footer) -> FileEntry:
     groups = [footer.metadata.row_group(index) for index in range(footer.metadata.num_row_groups)]
+    row_group_rows = tuple(group.num_rows for group in groups)
+    if sum(row_group_rows) != footer.metadata.num_rows or min(row_group_rows, default=0) < 0:
+        raise InputError(
+            f"dataset {name!r}, file {file.url}: its footer says {footer.metadata.num_rows} rows in all, but "
+            f"{sum(row_group_rows)} in its {len(groups)} row groups: it is damaged; write it again, or leave it out"
+        )
     return FileEntry(
         url=file.url,
         bytes=file.bytes,
         version=file.version,
         rows=footer.metadata.num_rows,
-        row_group_rows=tuple(group.num_rows for group in groups),
+        row_group_rows=row_group_rows,
         uncompressed_bytes=sum(group.total_byte_size for group in groups),
         footer_sha256=footer.sha256,
     )
 
 
-def _schemas(footers: Iterable[Footer]) -> tuple[pa.Schema, ...]:
+def _schemas(name: str, files: Sequence[InputFile], footers: Sequence[Footer]) -> tuple[pa.Schema, ...]:
     """Return each footer's Arrow schema; files that agree share one object, which makes merging them cheap."""
     distinct: list[pa.Schema] = []
     schemas = []
-    for footer in footers:
-        schema = footer.metadata.schema.to_arrow_schema()
+    for file, footer in zip(files, footers, strict=True):
+        schema = _schema(name, file, footer)
         known = next((other for other in distinct if other.equals(schema, check_metadata=True)), None)
         if known is None:
             distinct.append(schema)
         schemas.append(schema if known is None else known)
     return tuple(schemas)
+
+
+def _schema(name: str, file: InputFile, footer: Footer) -> pa.Schema:
+    try:
+        schema = footer.metadata.schema.to_arrow_schema()
+        # Decodes every name, nested ones too.
+        str(schema)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(
+            f"dataset {name!r}, file {file.url}: its columns cannot be understood ({error}); write the file in another "
+            f"way, or leave it out"
+        ) from error
+    return schema
 
 
 def _in_threads(call: Callable[[T], U], values: Sequence[T]) -> list[U]:

@@ -8,7 +8,7 @@ memory, and a whole group can be read backwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 
 from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, SchemaError, StoreError
 from mixer.sources.files import OpenFiles
-from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup
+from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, fixed_row_bytes
 from mixer.sources.inventory import FileEntry, Inventory, read_planned_footer
 from mixer.storage.inputs import difference, stat_input
+
+_MANY_PIECES = 16
 
 
 class ParquetSource:
@@ -50,13 +52,15 @@ class ParquetSource:
         self.schema = schema
         self.rows = inventory.rows
         self.row_groups_decoded = 0
-        """How often the decoding of a row group was begun."""
+        """How often the first rows of a row group were decoded."""
         self._inventory = inventory
         self._files = files if files is not None else OpenFiles(limit=1)
         self._limits = limits
         self._places = _Places(inventory)
         self._footers: tuple[int, pq.FileMetaData, tuple[str, ...]] | None = None
         self._open: tuple[int, Rows] | None = None
+        self._fixed_row_bytes = fixed_row_bytes(schema)
+        self._row_bytes = self._fixed_row_bytes
 
     def read(self, start: int, stop: int) -> pa.Table:
         """Return the rows ``[start, stop)`` of the dataset, in `schema`.
@@ -108,13 +112,16 @@ class ParquetSource:
         entry = self._inventory.files[file]
         footer, columns = self._footer_of(file)
         group = RowGroup(entry.file, footer, ordinal, columns)
-        decoded_bytes = group.decoded_bytes(self.schema)
-        if decoded_bytes > self._limits.whole_group_bytes:
-            piece_rows = group.piece_rows(decoded_bytes, self._limits.piece_bytes)
-            return StreamedGroup(group, self.schema, piece_rows=piece_rows, began=self._count)
+        piece_rows = self._limits.piece_rows(group.rows, group.stored_bytes, self._row_bytes)
+        if self._row_bytes is None and piece_rows is not None and group.rows > _MANY_PIECES * piece_rows:
+            # Worth decoding the first piece twice, so that the others get the right size.
+            with closing(StreamedGroup(group, self.schema, piece_rows, self._learn)) as first:
+                first.read(0, 1)
+            piece_rows = self._limits.piece_rows(group.rows, group.stored_bytes, self._row_bytes)
+        if piece_rows is not None:
+            return StreamedGroup(group, self.schema, piece_rows, self._note_piece)
         with self._files.lend(self, entry.file, footer) as opened:
-            self._count()
-            return WholeGroup(group, self.schema, opened)
+            return WholeGroup(group, self.schema, opened, self._note_piece)
 
     def _footer_of(self, file: int) -> tuple[pq.FileMetaData, tuple[str, ...]]:
         """Return a file's footer and which of the wanted columns it has; the last file's are kept."""
@@ -123,12 +130,20 @@ class ParquetSource:
             footer = self._inventory.footers.get(entry.url)
             if footer is None:
                 footer = read_planned_footer(self.name, entry)
+            # What rows take is learned anew: the next file's may be other texts.
+            self._row_bytes = self._fixed_row_bytes
             there = set(footer.schema.to_arrow_schema().names)
             self._footers = (file, footer, tuple(name for name in self.schema.names if name in there))
         return self._footers[1], self._footers[2]
 
-    def _count(self) -> None:
-        self.row_groups_decoded += 1
+    def _note_piece(self, first: int, piece: pa.Table) -> None:
+        if first == 0:
+            self.row_groups_decoded += 1
+        self._learn(first, piece)
+
+    def _learn(self, _first: int, piece: pa.Table) -> None:
+        if self._fixed_row_bytes is None and piece.num_rows:
+            self._row_bytes = max(self._row_bytes or 0.0, piece.nbytes / piece.num_rows)
 
     def _drop(self) -> None:
         opened, self._open = self._open, None

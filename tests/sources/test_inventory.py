@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 from mixer.errors import ChangedError, CorruptionError, InputError
 from mixer.sources.inventory import Inventory, check_unchanged, take_inventory
 from tests.sources.layouts import STORED, written
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_an_inventory_says_what_the_files_are(tmp_path: Path) -> None:
@@ -76,7 +80,7 @@ def test_a_footer_longer_than_the_first_guess_is_read_whole(tmp_path: Path) -> N
     assert (inventory.rows, schema.names) == (1, names)
 
 
-def _encrypted(path: Path) -> None:
+def _encrypted(path: Path, *, plaintext_footer: bool = False) -> None:
     class PlainKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
             return key_bytes.hex().encode()
@@ -85,7 +89,8 @@ def _encrypted(path: Path) -> None:
             return bytes.fromhex(wrapped_key.decode())
 
     properties = pe.CryptoFactory(lambda _: PlainKms()).file_encryption_properties(
-        pe.KmsConnectionConfig(), pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["a"]})
+        pe.KmsConnectionConfig(),
+        pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["a"]}, plaintext_footer=plaintext_footer),
     )
     pq.write_table(pa.table({"a": [1]}), path, encryption_properties=properties)
 
@@ -120,6 +125,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "one byte": (lambda path: path.write_bytes(b"x"), "found something else"),
     "encrypted": (_encrypted, "found one with an encrypted footer; decrypt it first"),
+    "encrypted columns": (
+        lambda path: _encrypted(path, plaintext_footer=True),
+        "found one with encrypted columns; decrypt it first",
+    ),
     "a footer longer than the file": (_footer_lost, r"found a footer said to be \d+ bytes long in a file of"),
     "a garbled footer": (_footer_garbled, "found a footer that cannot be read"),
 }
@@ -141,6 +150,58 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(b"no")
     with pytest.raises(InputError, match=r"(?s)'d': 2 of 3 files cannot be used:.*a\.parquet.*\n.*b\.parquet"):
         take_inventory("d", str(tmp_path))
+
+
+def test_a_footer_whose_row_groups_do_not_add_up_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "0.parquet")
+    data = (tmp_path / "0.parquet").read_bytes()
+    # In Thrift's compact protocol: the number of rows as a zigzag integer, before the list of row groups.
+    assert data.count(b"\x16\x06\x19") == 1
+    (tmp_path / "0.parquet").write_bytes(data.replace(b"\x16\x06\x19", b"\x16\x08\x19"))
+    with pytest.raises(InputError, match=r"0\.parquet: its footer says 4 rows in all, but 3 in its 1 row groups"):
+        take_inventory("d", str(tmp_path))
+
+
+def test_a_column_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a name": [1]}), tmp_path / "0.parquet", store_schema=False)
+    data = (tmp_path / "0.parquet").read_bytes()
+    (tmp_path / "0.parquet").write_bytes(data.replace(b"a name", b"a n\xffme"))
+    with pytest.raises(InputError, match=r"0\.parquet: .*can't decode byte 0xff"):
+        take_inventory("d", str(tmp_path))
+
+
+DAMAGE = """
+import random
+from pathlib import Path
+import pyarrow as pa
+from mixer.errors import MixerError
+from tests.sources.layouts import PIECES, WHOLE, ParquetSource, take_inventory, written
+
+dataset = written(Path(FOLDER), [[20, 30]])
+path = Path(FOLDER) / "part-000.parquet"
+whole, chance, refused = path.read_bytes(), random.Random(1), 0
+footer_bytes = int.from_bytes(whole[-8:-4], "little") + 8
+for trial in range(400):
+    data = bytearray(whole)
+    for _ in range(1 + trial % 3):
+        data[chance.randrange(len(data) - footer_bytes, len(data))] = chance.randrange(256)
+    path.write_bytes(data)
+    try:
+        inventory, _ = take_inventory("d", FOLDER)
+        source = ParquetSource("d", inventory, dataset.table.schema, limits=(PIECES, WHOLE)[trial % 2])
+        source.read(0, source.rows)
+        source.close()
+    except MixerError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_no_damaged_footer_ends_the_process_or_gives_an_unknown_error(tmp_path: Path) -> None:
+    code = f"FOLDER = {str(tmp_path)!r}\n{DAMAGE}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 200
 
 
 def test_nothing_found_names_the_dataset(tmp_path: Path) -> None:
