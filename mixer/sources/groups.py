@@ -40,7 +40,7 @@ class Limits:
 
         >>> Limits(1000, 100).piece_rows(50, 5000, 10.0), Limits(1000, 100).piece_rows(200, 5000, 10.0)
         (None, 10)
-        >>> Limits().piece_rows(10_000_000, 40_000_000, None)
+        >>> Limits().piece_rows(10_000_000, 2_000_000, None)
         4096
         """
         known = row_bytes is not None

@@ -183,6 +183,30 @@ def test_values_of_every_type_come_back(
     assert table["c"].to_pylist() == (values * 9)[2:25]
 
 
+def _texts(folder: Path, *files: pa.Array) -> ParquetSource:
+    """A source over one file for each array, in one row group each."""
+    for number, texts in enumerate(files):
+        pq.write_table(pa.table({"text": texts}), folder / f"{number}.parquet", row_group_size=len(texts))
+    inventory, schemas = take_inventory("d", str(folder))
+    return ParquetSource("d", inventory, merge({"d": [("f", schemas[0])]}, lineage=False).schema)
+
+
+def test_texts_that_repeat_are_decoded_in_pieces_although_little_of_them_is_stored(tmp_path: Path) -> None:
+    # What short texts taught must not be believed of the next file's long ones.
+    source = _texts(tmp_path, pa.array(["x"] * 20_000), pa.repeat("y" * 2000, 20_000))
+    table = source.read(0, 40_000)
+    assert table["text"].num_chunks > 2
+    assert max(chunk.nbytes for chunk in table["text"].chunks) <= Limits().whole_group_bytes
+    assert table.slice(0, 20_000)["text"].unique().to_pylist() == ["x"]
+    assert table.slice(20_000)["text"].unique().to_pylist() == ["y" * 2000]
+
+
+def test_short_texts_are_not_decoded_in_small_pieces(tmp_path: Path) -> None:
+    table = _texts(tmp_path, pa.array(map(str, range(200_000)))).read(0, 200_000)
+    assert table["text"].num_chunks == 1
+    assert table["text"].to_pylist() == list(map(str, range(200_000)))
+
+
 def test_sources_that_share_open_files_keep_no_more_of_them_than_allowed(tmp_path: Path) -> None:
     files = OpenFiles(limit=3)
     datasets = [written(tmp_path / str(number), [[4], [4]]) for number in range(10)]
