@@ -23,6 +23,7 @@ from prefect.cache_policies import NO_CACHE  # noqa: E402
 from prefect.client.schemas.objects import State, TaskRun  # noqa: E402
 from prefect.context import FlowRunContext  # noqa: E402
 from prefect.runtime import task_run  # noqa: E402
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 from prefect.tasks import Task  # noqa: E402
 
@@ -39,6 +40,8 @@ from mixer.core.commits import Commit  # noqa: E402
 from mixer.errors import MixerError  # noqa: E402
 
 log = logging.getLogger(f"mixer.{__name__}")
+
+_CLIENT_RETRIES = 2
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,9 +83,7 @@ class _Start:
                 self.hear(last)
         try:
             yield self.run
-        except Exception as error:
-            if isinstance(error, MixerError) and error.transient:
-                log.warning("trying again from the last commit after a pause, because of: %s", error)
+        except Exception:
             self.close()
             raise
         finally:
@@ -101,8 +102,13 @@ _starts: dict[str, _Start] = {}
 """By owner. Tasks are given the name, and find here what it stands for."""
 
 
-def _is_transient(_task: Task[Any, Any], _task_run: TaskRun, state: State[Any]) -> bool:
-    return isinstance(state.data, MixerError) and state.data.transient
+def _is_worth_a_retry(chosen: Task[Any, Any], run: TaskRun, state: State[Any]) -> bool:
+    """Say whether to try a task again; asked only while there are retries left."""
+    error = state.data
+    if not isinstance(error, MixerError) or not error.transient:
+        return False
+    log.warning("trying again after a pause task=%s attempt=%d error=%s", chosen.name, run.run_count, error)
+    return True
 
 
 def _segment_name() -> str:
@@ -115,7 +121,7 @@ def _segment_name() -> str:
     task_run_name="open",
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_transient,
+    retry_condition_fn=_is_worth_a_retry,
 )
 def open_run(config: MixConfig, *, allow_repack: bool) -> str:
     """Start or resume the run; return the name of this start, its owner."""
@@ -130,7 +136,7 @@ def open_run(config: MixConfig, *, allow_repack: bool) -> str:
     task_run_name=_segment_name,
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_transient,
+    retry_condition_fn=_is_worth_a_retry,
 )
 def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa: ARG001 -- the log knows the first one
     """Write and commit the missing shards before `stop_shard`; return how many shards are committed then."""
@@ -145,7 +151,7 @@ def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa
     task_run_name="finish",
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_transient,
+    retry_condition_fn=_is_worth_a_retry,
 )
 def finish_run(owner: str) -> RunSummary:
     """Complete the run if every shard is committed; return how far it is."""
@@ -253,7 +259,9 @@ def run(
     """
     caller = Caller(on_commit, should_stop)
     trouble: Exception | None = None
-    with calling(caller):
+    # Prefect's own five would hold a finished run for over a minute, if the server has gone away.
+    patience = temporary_settings(set_defaults={PREFECT_CLIENT_MAX_RETRIES: _CLIENT_RETRIES})
+    with calling(caller), patience:
         try:
             if is_embedded():
                 start_embedded_server()

@@ -34,6 +34,7 @@ BACKLOG_MAX = 256
 FLUSH_SECONDS = 10.0
 _RESERVE = 0.3
 """Of the time for the end, what is kept for the last state and the report."""
+_ABORT_SECONDS = 2.0
 _CALL_SECONDS = 5.0
 _PAUSES_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 _PROGRESS_SECONDS = 2.0
@@ -84,11 +85,13 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the thread, if `finish` did not: the process may be about to die, so nothing is waited for."""
+        """End the thread, if `finish` did not: something ends the process, and only the last state has still time."""
         with self._changed:
-            if self._ending is None:
-                self._ending = _Ending("", time.monotonic())
+            if self._ending is not None:
+                return
+            self._ending = _Ending("", time.monotonic())
             self._changed.notify()
+        self._thread.join(_ABORT_SECONDS)
 
     def commit(self, commit: Commit) -> None:
         """Show `commit` soon."""

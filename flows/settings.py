@@ -27,8 +27,6 @@ DEFAULTS = {
     "PREFECT_LOGGING_EXTRA_LOGGERS": "mixer",
     # The engine's own threads have no run to log to.
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    # A server that has gone away must not hold a finished run for longer than about 15 s (5 retries: over a minute).
-    "PREFECT_CLIENT_MAX_RETRIES": "2",
 }
 """Prefect settings by the names of their environment variables."""
 
