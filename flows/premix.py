@@ -41,7 +41,7 @@ from mixer.errors import MixerError  # noqa: E402
 
 log = logging.getLogger(f"mixer.{__name__}")
 
-_CLIENT_RETRIES = 2
+_CLIENT_RETRIES = 1
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,9 +14,11 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 
 from flows.artifacts import artifact_key
+from flows.premix import run
 from mixer import building
 from mixer.building import RunSummary
 from mixer.config import MixConfig
+from mixer.core.commits import Commit
 from tests.flows.outputs import SHARDS, shard_bytes
 from tests.flows.prefect_server import PrefectServer, bare_environment, running_prefect_server
 from tests.flows.reading import eventually, flow_runs, shown_shards
@@ -61,10 +63,10 @@ def test_a_flow_that_was_killed_and_is_run_again_makes_the_same_bytes(
 ) -> None:
     killed = run_child(config, prefect_server.environment(), kills=0, at=4)
     assert (killed.exit_code, killed.shards) == (KILLED, [0, 1, 2, 3, 4])
-    again = run_child(config, prefect_server.environment())
-    assert again.head == unbroken.head
+    heard: list[Commit] = []
+    assert run(config, on_commit=heard.append).head == unbroken.head
     assert shard_bytes(config.output) == shard_bytes(unbroken.output)
-    assert again.shards[0] in {5, 6}
+    assert heard[0].shard in {5, 6}
     assert [flow_run.state_name for flow_run in flow_runs(api, config.output)] == ["Running", "Completed"]
     shown = shown_shards(api, artifact_key(config.output, building.existing(config.output)[1].fingerprint))
     assert shown == sorted(set(shown))
@@ -105,14 +107,27 @@ def completed_task_runs(home: Path) -> list[str]:
         return [name for (name,) in found]
 
 
-def test_with_no_server_set_up_a_run_is_quiet_can_be_killed_and_leaves_nothing_behind(
+def test_with_no_server_set_up_a_run_is_finished_recorded_and_quiet(
     config: MixConfig, unbroken: RunSummary, tmp_path: Path
 ) -> None:
-    killed = run_child(config, bare_environment(tmp_path), kills=0, at=4)
-    assert (killed.exit_code, killed.shards, killed.stderr) == (KILLED, [0, 1, 2, 3, 4], "")
-    assert eventually(lambda: processes_at(tmp_path), lambda found: found == []) == []
-    again = run_child(config, bare_environment(tmp_path))
-    assert (again.exit_code, again.head, again.stderr) == (0, unbroken.head, "")
+    ended = run_child(config, bare_environment(tmp_path))
+    assert (ended.exit_code, ended.head, ended.stderr) == (0, unbroken.head, "")
     assert shard_bytes(config.output) == shard_bytes(unbroken.output)
-    assert processes_at(tmp_path) == []
     assert {"open", "finish"} <= set(completed_task_runs(tmp_path))
+    assert processes_at(tmp_path) == []
+
+
+def test_a_run_that_is_killed_leaves_no_server_of_its_own_behind(tmp_path: Path) -> None:
+    # It need not answer yet: the run is killed as soon as it has begun to start.
+    dying = """
+import os, signal
+from flows import embedded
+def end(process_id):
+    ends(process_id)
+    os.kill(os.getpid(), signal.SIGKILL)
+ends, embedded._end_with_this_process = embedded._end_with_this_process, end
+embedded.start_embedded_server()
+"""
+    died = subprocess.run([sys.executable, "-c", dying], cwd=ROOT, env=bare_environment(tmp_path), check=False)
+    assert died.returncode == KILLED
+    assert eventually(lambda: processes_at(tmp_path), lambda found: found == []) == []
