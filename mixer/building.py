@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -29,6 +29,7 @@ from mixer.planning import Planned
 from mixer.publishing import dataset_card, manifest
 from mixer.shards import WriterSettings
 from mixer.sources.base import Source
+from mixer.sources.files import OpenFiles
 from mixer.sources.inventory import check_unchanged
 from mixer.sources.parquet import ParquetSource
 from mixer.storage import Store, open_store, probe_create_only
@@ -171,8 +172,10 @@ class OpenRun:
 
     def _open_sources(self) -> dict[str, Source]:
         if not self._sources:
+            # Together, so that very many datasets do not keep a file open each.
+            files = OpenFiles()
             self._sources = {
-                name: ParquetSource(name, inventory, self._planned.schema)
+                name: ParquetSource(name, inventory, self._planned.schema, files=files)
                 for name, inventory in self._planned.inventories.items()
             }
         return self._sources
@@ -287,8 +290,10 @@ def _open(store: Store, planned: Planned, owner: str, *, expected_owner: str | N
         if expected_owner is not None and tail.physical is not None:
             # A start that was allowed to write otherwise goes on doing so.
             planned = planning.with_settings(planned, WriterSettings(**tail.physical))
-        writer, tail = take_over(commit_log, owner, planned.physical, expected_owner=expected_owner)
-        check_against_plan(store, planned.plan, tail)
+        writer, found = take_over(commit_log, owner, planned.physical, tail=tail, expected_owner=expected_owner)
+        if found is not tail:
+            check_against_plan(store, planned.plan, found)
+            tail = found
         store.create(commits.CARD_NAME, dataset_card(planned))
     return OpenRun(store, planned, writer, tail)
 
@@ -367,8 +372,7 @@ def build(
     Raises:
         MixerError: As `start` and `OpenRun.write`; whatever was committed stays.
     """
-    with ExitStack() as stack:
-        run = stack.enter_context(start(config, allow_repack=allow_repack))
+    with start(config, allow_repack=allow_repack) as run:
         run.write(run.plan.shard_count, on_commit=on_commit, should_stop=should_stop)
         return run.finish() if run.committed == run.plan.shard_count else run.summary()
 

@@ -146,18 +146,19 @@ class CommitLog:
         next_slot = self.next_slot()
         if not next_slot:
             return Tail(0, None, None, None, self.genesis, None)
-        opening = self._opening(self.slot(next_slot - 1))
+        slot = self.slot(next_slot - 1)
+        opening = self._opening(slot)
         owner, physical = opening.writer["owner"], opening.payload.get("physical")
-        for number in range(next_slot - 1, -1, -1):
-            slot = self.slot(number)
-            if slot.kind == "open":
-                continue
+        while slot.kind == "open":
+            if not slot.number:
+                return Tail(next_slot, owner, None, None, self.genesis, physical)
+            slot = self.slot(slot.number - 1)
+        if slot.number < next_slot - 1:
             self._opening(slot)
-            head = commits.chain_hash(slot.payload)
-            if slot.kind == "final":
-                return Tail(next_slot, owner, self._commit_before(number), slot.payload, head, physical)
-            return Tail(next_slot, owner, self._commit(slot), None, head, physical)
-        return Tail(next_slot, owner, None, None, self.genesis, physical)
+        head = commits.chain_hash(slot.payload)
+        if slot.kind == "final":
+            return Tail(next_slot, owner, self._commit_before(slot.number), slot.payload, head, physical)
+        return Tail(next_slot, owner, self._commit(slot), None, head, physical)
 
     def _commit(self, slot: Slot) -> Commit:
         return commits.commit_from(slot.payload, f"{self.store.url}/{commits.slot_name(slot.number)}")
@@ -246,7 +247,12 @@ class LogWriter:
 
 
 def take_over(
-    log_: CommitLog, owner: str, physical: Mapping[str, Any], *, expected_owner: str | None = None
+    log_: CommitLog,
+    owner: str,
+    physical: Mapping[str, Any],
+    *,
+    tail: Tail | None = None,
+    expected_owner: str | None = None,
 ) -> tuple[LogWriter, Tail]:
     """Create an ``open`` slot at the end of the log; return the right to write, and the end before it.
 
@@ -254,13 +260,14 @@ def take_over(
         log_: The log.
         owner: A name of this start of the run that no other start has.
         physical: The writer settings of this start, for the record.
+        tail: The end of the log as it was a moment ago, if it is known; read again if it is there no more.
         expected_owner: If given, the log must still be this start's.
 
     Raises:
         FencedError: The log is no longer `expected_owner`'s, or others were faster too many times.
     """
     for _ in range(_OPEN_ATTEMPTS):
-        tail = log_.tail()
+        tail = tail or log_.tail()
         if expected_owner is not None and tail.owner != expected_owner:
             raise FencedError(
                 f"{log_.store.url}: another start of this run has taken it over ({tail.owner}); this process stops, "
@@ -272,6 +279,7 @@ def take_over(
         if log_.store.create(commits.slot_name(number), commits.encode_slot(slot)):
             return LogWriter(log_, owner, number, number + 1, tail.head, [slot]), tail
         log.info("slot %d was taken by another start, reading on", number)
+        tail = None
     raise FencedError(
         f"{log_.store.url}: {_OPEN_ATTEMPTS} times another start was faster; let one of them run and try again later"
     )
