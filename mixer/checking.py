@@ -40,9 +40,18 @@ def check_against_plan(store: Store, plan: Plan, tail: Tail) -> None:
     if commit is None:
         return
     check_commit(plan, commit, f"{store.url}: commit of shard {commit.shard}")
+    check_length(store, commit, remedy="restore it from a copy, or start a new output")
+
+
+def check_length(store: Store, commit: Commit, *, remedy: str) -> None:
+    """Check that the object of a committed shard is there, and as long as the commit says.
+
+    Raises:
+        CorruptionError: It is not; the message ends in `remedy`.
+    """
     info = store.stat(commit.path)
     if info is None or info.bytes != commit.bytes:
         raise CorruptionError(
             f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found "
-            f"{info.bytes if info else 'no such object'}; restore it from a copy, or start a new output"
+            f"{info.bytes if info else 'no such object'}; {remedy}"
         )

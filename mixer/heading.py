@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.building import existing
+from mixer.checking import check_length
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.errors import CorruptionError, MixerError, OutputError
@@ -84,12 +85,7 @@ def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
 def _read(store: Store, commit: Commit, start: int, stop: int) -> pa.Table:
     """Return the rows ``[start, stop)`` of a shard."""
     where = f"{store.url}/{commit.path}"
-    info = store.stat(commit.path)
-    if info is None or info.bytes != commit.bytes:
-        raise CorruptionError(
-            f"{where}: the commit says {commit.bytes} bytes, found {info.bytes if info else 'no such object'}; "
-            f"`mixer verify` checks the whole run"
-        )
+    check_length(store, commit, remedy="`mixer verify` checks the whole run")
     try:
         with pq.ParquetFile(_ObjectFile(store, commit.path, commit.bytes)) as file:
             if file.metadata.num_rows != commit.rows:

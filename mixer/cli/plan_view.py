@@ -245,6 +245,4 @@ def _remarks(value: Mapping[str, Any]) -> Iterator[str]:
         if ignored:
             yield ""
             yield f"Ignored for {wording.visible(dataset['name'])}: {wording.plural(len(ignored), 'name')}"
-            yield from (f"  {wording.visible(name)}" for name in ignored[:SHOWN_IGNORED])
-            if len(ignored) > SHOWN_IGNORED:
-                yield f"  and {len(ignored) - SHOWN_IGNORED:,} more (`--json` lists all)"
+            yield from wording.listed(ignored, SHOWN_IGNORED)

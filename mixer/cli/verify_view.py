@@ -53,6 +53,4 @@ def report_lines(value: Mapping[str, Any], _width: int | None) -> Iterator[str]:
     if orphans:
         yield ""
         yield f"Objects that nothing names, and that harm nothing: {len(orphans):,}"
-        yield from (f"  {wording.visible(name)}" for name in orphans[:SHOWN_ORPHANS])
-        if len(orphans) > SHOWN_ORPHANS:
-            yield f"  and {len(orphans) - SHOWN_ORPHANS:,} more (`--json` lists all)"
+        yield from wording.listed(orphans, SHOWN_ORPHANS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 PERCENT_DECIMALS = 4
@@ -126,3 +127,14 @@ def shorten(text: str, length: int) -> str:
         return visible(line)
     note = f"… ({len(text):,} chars)"
     return visible(line[: max(1, length - len(note))].rstrip()) + note
+
+
+def listed(names: Sequence[str], most: int) -> Iterator[str]:
+    """Yield a line for each of the first `most` names, and how many more there are.
+
+    >>> list(listed(["a", "b", "c"], 2))
+    ['  a', '  b', '  and 1 more (`--json` lists all)']
+    """
+    yield from (f"  {visible(name)}" for name in names[:most])
+    if len(names) > most:
+        yield f"  and {len(names) - most:,} more (`--json` lists all)"
