@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import random
 import shutil
@@ -11,11 +10,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.answering import is_answering
 
 ACCESS_KEY_ID = "mixertestkey"
 SECRET_ACCESS_KEY = "mixertestsecret"  # noqa: S105 - of a server that lives as long as the tests
@@ -82,7 +82,7 @@ def _start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
                     "TMPDIR": str(folder),
                 },
             )
-        if _is_ready(process, ports["s3"]):
+        if is_answering(process, ports["s3"], "/healthz", seconds=_READY_S, pause_s=0.05):
             return process, ports["s3"]
         _stop(process)
     raise RuntimeError(f"the S3 server did not start {_STARTS} times; its log ends with:\n{log.read_text()[-2000:]}")
@@ -127,18 +127,6 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
-    deadline_s = time.monotonic() + _READY_S
-    while process.poll() is None and time.monotonic() < deadline_s:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-        with closing(connection), suppress(OSError, http.client.HTTPException):
-            connection.request("GET", "/healthz")
-            if connection.getresponse().status == http.HTTPStatus.OK:
-                return True
-        time.sleep(0.05)
-    return False
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

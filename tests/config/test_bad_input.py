@@ -6,34 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from mixer.config import parse_config
-from mixer.errors import ConfigError
+from tests.config.said import GOOD, REFUSED, TOP, message
 
-GOOD = """\
-output: out
-batch_size: 4
-batches: 10
-batches_per_shard: 2
-datasets:
-  web: {path: web.parquet, weight: 3}
-  code: {path: [a.parquet, b/], weight: 1}
-"""
-TOP = (
-    "output, batch_size, batches, batches_per_shard, on_exhausted, lineage, compression, compression_level, "
-    "batches_per_row_group, datasets"
-)
 STOP = "`on_exhausted: stop` to make as many as the data fills"
 PRODUCT = "(batch_size x batches_per_shard)"
-REFUSED = (
-    "holds a user, password or signature (not shown here); take it out, and give credentials through the "
-    "environment, ~/.aws or fsspec's configuration"
-)
-
-
-def message(text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse_config(text, "mix.yaml")
-    return str(caught.value)
 
 
 Edit = Callable[[str], str]

@@ -17,32 +17,10 @@ from pydantic import ValidationError
 
 from mixer.config import MixConfig, config_from, load_config, parse_config, yaml_places
 from mixer.errors import ConfigError
+from tests.config.said import GOOD, REFUSED, message
 
-GOOD = """\
-output: out
-batch_size: 4
-batches: 10
-batches_per_shard: 2
-datasets:
-  web: {path: web.parquet, weight: 3}
-  code: {path: [a.parquet, b/], weight: 1}
-"""
 WITH_WEIGHT = "output: o\nbatch_size: 4\nbatches: 1\nbatches_per_shard: 2\ndatasets:\n  web: {path: a, weight: %s}\n"
-TOP = (
-    "output, batch_size, batches, batches_per_shard, on_exhausted, lineage, compression, compression_level, "
-    "batches_per_row_group, datasets"
-)
 DIGITS = " (write plain digits, without quotes)"
-REFUSED = (
-    "holds a user, password or signature (not shown here); take it out, and give credentials through the "
-    "environment, ~/.aws or fsspec's configuration"
-)
-
-
-def message(text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse_config(text, "mix.yaml")
-    return str(caught.value)
 
 
 def test_a_config_has_what_was_written_and_the_defaults() -> None:

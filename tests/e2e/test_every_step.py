@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -54,18 +54,25 @@ def counted(config: MixConfig, use: Use) -> tuple[list[Operation], Result]:
     return operations, what_is_in(store, use, config.output)
 
 
-def test_a_death_at_every_operation_changes_nothing(config: MixConfig, use: Use) -> None:
-    operations, expected = counted(config, use)
-    assert sum(operation.verb == "create" for operation in operations) >= 2 * SHARDS + 4
+def die_at_each(
+    operations: list[Operation], there: Mapping[str, bytes], config: MixConfig, use: Use, expected: Result
+) -> None:
+    """Build over what is `there`, die before, in or after each operation, build again, and look what became of it."""
     for operation in operations:
         for moment in MOMENTS:
-            store = MemoryStore()
+            store = MemoryStore(there)
             use(CrashingStore(store, at=operation.number, moment=moment))
             with pytest.raises(Crash):
                 building.build(config)
             use(store)
             building.build(config)
             assert what_is_in(store, use, config.output) == expected, f"died {moment} operation {operation}"
+
+
+def test_a_death_at_every_operation_changes_nothing(config: MixConfig, use: Use) -> None:
+    operations, expected = counted(config, use)
+    assert sum(operation.verb == "create" for operation in operations) >= 2 * SHARDS + 4
+    die_at_each(operations, {}, config, use, expected)
 
 
 def test_a_second_death_while_a_dead_run_is_resumed_changes_nothing(config: MixConfig, use: Use) -> None:
@@ -78,15 +85,7 @@ def test_a_second_death_while_a_dead_run_is_resumed_changes_nothing(config: MixC
     resumed = CrashingStore(MemoryStore(dead.objects))
     use(resumed)
     building.build(config)
-    for operation in list(resumed.operations):
-        for moment in MOMENTS:
-            store = MemoryStore(dead.objects)
-            use(CrashingStore(store, at=operation.number, moment=moment))
-            with pytest.raises(Crash):
-                building.build(config)
-            use(store)
-            building.build(config)
-            assert what_is_in(store, use, config.output) == expected, f"died {moment} operation {operation}"
+    die_at_each(list(resumed.operations), dead.objects, config, use, expected)
 
 
 def test_a_finished_run_that_dies_while_it_is_run_again_is_unchanged(config: MixConfig, use: Use) -> None:

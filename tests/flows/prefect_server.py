@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import shutil
 import signal
@@ -11,11 +10,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.answering import is_answering
 
 _STARTS = 3
 _READY_S = 120.0
@@ -101,7 +101,7 @@ def _start(home: Path) -> tuple[subprocess.Popen[bytes], int]:
                     "PREFECT_SERVER_UI_ENABLED": "false",
                 },
             )
-        if _is_ready(process, port):
+        if is_answering(process, port, "/api/health", seconds=_READY_S, pause_s=0.1):
             return process, port
         _kill(process)
     raise RuntimeError(
@@ -113,18 +113,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
-    deadline_s = time.monotonic() + _READY_S
-    while process.poll() is None and time.monotonic() < deadline_s:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        with closing(connection), suppress(OSError, http.client.HTTPException):
-            connection.request("GET", "/api/health")
-            if connection.getresponse().status == http.HTTPStatus.OK:
-                return True
-        time.sleep(0.1)
-    return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
