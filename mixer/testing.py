@@ -33,7 +33,7 @@ __all__ = ["WRITES", "Crash", "CrashingStore", "MemoryStore", "Moment", "Operati
 T = TypeVar("T")
 Moment = Literal["before", "in", "after"]
 """Before an operation has done anything, while it is under way, or when it is done and its caller does not know."""
-WRITES = frozenset({"put", "create", "delete"})
+WRITES = frozenset({"put", "create", "replace", "delete"})
 """The verbs that change a store."""
 
 
@@ -78,6 +78,15 @@ class MemoryStore:
         check_name(name)
         with self._lock:
             if name not in self.objects:
+                self._set(name, data)
+            return self.objects[name] == data
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        check_name(name)
+        with self._lock:
+            if name not in self.objects:
+                return False
+            if self._info(name).version == version:
                 self._set(name, data)
             return self.objects[name] == data
 
@@ -176,6 +185,9 @@ class CrashingStore:
     def create(self, name: str, data: bytes) -> bool:
         return self._do("create", name, partial(self._inner.create, name, data))
 
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        return self._do("replace", name, partial(self._inner.replace, name, data, version))
+
     def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
         return self._do("list", prefix, partial(self._inner.list, prefix, after=after))
 
@@ -215,7 +227,7 @@ class CrashingStore:
 
 
 class OverwritingStore:
-    """Any store, but its `create` overwrites and says that it went well, as some S3 servers do: a negative control.
+    """Any store, but it heeds no condition and says that all went well, as some S3 servers do: a negative control.
 
     A test of two writers that passes on this store tests nothing.
     """
@@ -237,6 +249,10 @@ class OverwritingStore:
         self._inner.put(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
+        self._inner.put(name, data)
+        return True
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:  # noqa: ARG002 -- what it ignores is its purpose
         self._inner.put(name, data)
         return True
 

@@ -62,6 +62,16 @@ class Store(Protocol):
         """
         ...
 
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        """Store `data` in place of the object that has this `ObjectInfo.version`; return whether that was done.
+
+        False, and nothing is changed, if the object has another version by now or is gone. Of any number of
+        writers that race for one version exactly one gets True, provided that their `data` differ. A call whose
+        outcome is unknown is looked up: if the object that is there equals `data`, it counts as this call's own.
+        When True is returned the object is durable. Readers see all of the old or all of the new.
+        """
+        ...
+
     def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
         """Return the objects whose names start with `prefix` and sort after `after`, sorted by name (bytewise).
 
