@@ -36,7 +36,7 @@ class Closing:
         """Return what each member has given before its only batch (0) or after it (1)."""
         return self.items if batch else (0,) * len(self.items)
 
-    def carries_at(self, batch: int) -> tuple[int, ...]:
+    def carries_at(self, batch: int) -> tuple[int, ...]:  # noqa: ARG002 -- as an `Allocation` is asked
         """Return what each member is owed: nothing, as all debts end with it."""
         return (0,) * len(self.items)
 
@@ -125,8 +125,10 @@ class Schedule:
         return tuple(offsets)
 
     def carries_at(self, batch: int) -> tuple[int, ...]:
-        """Return what the rule owes each dataset after the batches before `batch`, in units of 1/W item, W the sum of
-        the weights there; 0 for a dataset that takes no part. A segment begins without debts, whatever stood here.
+        """Return what the rule owes each dataset before `batch`; 0 for a dataset that takes no part there.
+
+        The unit is 1/W item, with W the sum of the weights of the segment that ends there or goes on. The next one
+        begins without debts, whatever stands here.
         """
         segment = self._segment_before(batch)
         carries = [0] * self.datasets

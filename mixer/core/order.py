@@ -1,0 +1,108 @@
+"""Named random orders that stay what they are, whatever the version of NumPy.
+
+An order is found by its name, a path such as ``(seed, "web", "blocks")``. The sha256 of that path keys the Philox
+generator, one raw 64-bit number is drawn for each item, and a stable sort of these numbers is the order. NumPy promises
+to keep the raw output of its bit generators, but not what `Generator.permutation` makes of it.
+
+The chance that two of n numbers are equal, so that their items stay in stored order, is about n**2 / 2**65.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from mixer.core.fingerprint import fingerprint
+
+Rows = npt.NDArray[np.int64]
+"""Row numbers, shape ``(rows,)``."""
+
+
+def random_order(items: int, *path: str | int) -> Rows:
+    """Return a permutation of ``0 .. items - 1`` that depends on `path` and on `items`, and on nothing else.
+
+    >>> random_order(5, 17, "web").tolist(), random_order(5, 18, "web").tolist()
+    ([3, 4, 1, 2, 0], [3, 1, 2, 0, 4])
+    """
+    key = int(fingerprint(list(path))[:32], 16)
+    drawn = np.random.Philox(key=key).random_raw(items)
+    return np.argsort(drawn, kind="stable").astype(np.int64)
+
+
+def blocks_of(row_groups: npt.ArrayLike, block_rows: int) -> Rows:
+    """Return the sizes of blocks of whole, consecutive row groups: each is ended by the first that fills it.
+
+    Args:
+        row_groups: Rows of each row group, in stored order.
+        block_rows: Rows that are enough for a block.
+
+    >>> blocks_of([10, 10, 10, 50, 5], 20).tolist()
+    [20, 60, 5]
+    """
+    sizes = []
+    rows = 0
+    for group in np.asarray(row_groups, dtype=np.int64).tolist():
+        rows += group
+        if rows >= block_rows:
+            sizes.append(rows)
+            rows = 0
+    if rows:
+        sizes.append(rows)
+    return np.array(sizes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class BlockOrder:
+    """The rows of a dataset in one pass: blocks in a random order, and the rows of each in a random order of its own.
+
+    To begin anywhere, one block is read.
+
+    >>> order = BlockOrder((4, 2, 3), seed=17, name="web")
+    >>> order.rows(0, 9).tolist() == order.rows(0, 5).tolist() + order.rows(5, 9).tolist()
+    True
+    """
+
+    blocks: tuple[int, ...]
+    """Rows of each block, in stored order."""
+    seed: int
+    """Seed of this pass; that of the next one is greater by 1."""
+    name: str
+    """The dataset; with one seed for all, each still has an order of its own."""
+
+    @cached_property
+    def _starts(self) -> Rows:
+        """First stored row of each block, in stored order."""
+        return np.concatenate([[0], np.cumsum(self.blocks, dtype=np.int64)])
+
+    @cached_property
+    def _order(self) -> Rows:
+        """Which block comes when."""
+        return random_order(len(self.blocks), self.seed, self.name, "blocks")
+
+    @cached_property
+    def _ends(self) -> Rows:
+        """Position after each block, in the order in which they come."""
+        return np.cumsum(np.asarray(self.blocks, dtype=np.int64)[self._order])
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return the stored row numbers that stand at positions ``[start, stop)`` of the pass.
+
+        Raises:
+            ValueError: The positions are not in the dataset.
+        """
+        total = int(self._starts[-1])
+        if not 0 <= start <= stop <= total:
+            raise ValueError(f"expected 0 <= start <= stop <= {total}, found start={start}, stop={stop}")
+        parts = []
+        while start < stop:
+            turn = int(np.searchsorted(self._ends, start, side="right"))
+            block = int(self._order[turn])
+            first = int(self._ends[turn]) - self.blocks[block]
+            end = min(stop, int(self._ends[turn]))
+            inside = random_order(self.blocks[block], self.seed, self.name, "rows", block)
+            parts.append(self._starts[block] + inside[start - first : end - first])
+            start = end
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
