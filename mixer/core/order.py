@@ -96,13 +96,26 @@ class BlockOrder:
         total = int(self._starts[-1])
         if not 0 <= start <= stop <= total:
             raise ValueError(f"expected 0 <= start <= stop <= {total}, found start={start}, stop={stop}")
-        parts = []
+        parts = [np.empty(0, dtype=np.int64)]
         while start < stop:
-            turn = int(np.searchsorted(self._ends, start, side="right"))
-            block = int(self._order[turn])
-            first = int(self._ends[turn]) - self.blocks[block]
-            end = min(stop, int(self._ends[turn]))
-            inside = random_order(self.blocks[block], self.seed, self.name, "rows", block)
-            parts.append(self._starts[block] + inside[start - first : end - first])
+            turn, first, last = self.block_at(start)
+            end = min(stop, last)
+            parts.append(self.stored_rows(turn)[0] + self.inside(turn)[start - first : end - first])
             start = end
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        return np.concatenate(parts)
+
+    def block_at(self, position: int) -> tuple[int, int, int]:
+        """Return which block holds `position`, by its turn, its first position, and one past its last."""
+        turn = int(np.searchsorted(self._ends, position, side="right"))
+        last = int(self._ends[turn])
+        return turn, last - self.blocks[self._order[turn]], last
+
+    def stored_rows(self, turn: int) -> tuple[int, int]:
+        """Return the first stored row of the block that comes at `turn`, and one past its last."""
+        block = int(self._order[turn])
+        return int(self._starts[block]), int(self._starts[block + 1])
+
+    def inside(self, turn: int) -> Rows:
+        """Return the order within the block that comes at `turn`, as row numbers from its first."""
+        block = int(self._order[turn])
+        return random_order(self.blocks[block], self.seed, self.name, "rows", block)

@@ -1,0 +1,78 @@
+"""From how many items of a dataset were taken to which of its rows these are: passes over it, each in its order.
+
+Offsets count on over all passes, so they are never ambiguous. Pass number ``offset // rows`` is the epoch, and the rest
+is a position in it; in a shuffled dataset each epoch has an order of its own, by ``seed + epoch``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mixer.core.order import BlockOrder, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Positions ``[start, stop)`` of one pass."""
+
+    epoch: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The order in which the rows of one dataset are taken, over and over.
+
+    >>> twice = Passes("web", 3)
+    >>> twice.stretches(2, 5)
+    [Stretch(epoch=0, start=2, stop=3), Stretch(epoch=1, start=0, stop=2)]
+    >>> [part.tolist() for part in twice.rows(2, 5)]
+    [[0, 1, 1], [2, 0, 1]]
+    """
+
+    name: str
+    size: int
+    """Rows of one pass."""
+    blocks: tuple[int, ...] | None = None
+    """Rows of each block to shuffle, in stored order; None leaves rows in stored order."""
+    seed: int = 0
+    """Seed of the first pass; unused without blocks."""
+    _orders: dict[int, BlockOrder] = field(default_factory=dict, repr=False, compare=False)
+
+    def stretches(self, start: int, stop: int) -> list[Stretch]:
+        """Return the items ``[start, stop)``, counted over all passes, as stretches of single passes."""
+        if start == stop:
+            return []
+        if not self.size:
+            raise ValueError(f"dataset {self.name!r}: it is empty, and items {start} to {stop} were asked for")
+        found = []
+        while start < stop:
+            epoch, position = divmod(start, self.size)
+            end = min(self.size, position + stop - start)
+            found.append(Stretch(epoch, position, end))
+            start += end - position
+        return found
+
+    def order(self, epoch: int) -> BlockOrder | None:
+        """Return the order of a pass; None if it is the stored one."""
+        if self.blocks is None:
+            return None
+        if epoch not in self._orders:
+            # Only the pass under way, and the one before it at the edge of both.
+            for old in [kept for kept in self._orders if abs(kept - epoch) > 1]:
+                del self._orders[old]
+            self._orders[epoch] = BlockOrder(self.blocks, self.seed + epoch, self.name)
+        return self._orders[epoch]
+
+    def rows(self, start: int, stop: int) -> tuple[Rows, Rows]:
+        """Return of the items ``[start, stop)`` each one's epoch and stored row, two arrays of shape ``(items,)``."""
+        epochs, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for part in self.stretches(start, stop):
+            order = self.order(part.epoch)
+            stored = np.arange(part.start, part.stop) if order is None else order.rows(part.start, part.stop)
+            rows.append(stored)
+            epochs.append(np.full(len(stored), part.epoch, dtype=np.int64))
+        return np.concatenate(epochs), np.concatenate(rows)
