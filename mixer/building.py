@@ -32,6 +32,7 @@ from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
 from mixer.sources.inventory import check_unchanged
 from mixer.sources.parquet import ParquetSource
+from mixer.sources.passes import PassedSource
 from mixer.storage import Store, open_store, probe_create_only
 from mixer.writing import encoded_shards
 
@@ -175,8 +176,10 @@ class OpenRun:
             # Together, so that very many datasets do not keep a file open each.
             files = OpenFiles()
             self._sources = {
-                name: ParquetSource(name, inventory, self._planned.schema, files=files)
-                for name, inventory in self._planned.inventories.items()
+                one.name: PassedSource(
+                    ParquetSource(one.name, self._planned.inventories[one.name], self._planned.schema, files=files), one
+                )
+                for one in self.plan.passes
             }
         return self._sources
 
@@ -344,7 +347,7 @@ def _summary(store: Store, planned: Planned, last: Commit | None, head: str, *, 
         run=planned.run[:12],
         shards=plan.shard_count,
         committed=committed,
-        rows=batches * plan.batch_size,
+        rows=sum(plan.schedule.offsets_at(batches)),
         batches=batches,
         bytes=shard_bytes,
         head=head,

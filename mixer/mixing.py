@@ -21,10 +21,12 @@ LINEAGE_SCHEMA = pa.schema(
     [
         pa.field("_dataset", pa.string(), nullable=False),
         pa.field("_row", pa.int64(), nullable=False),
+        pa.field("_epoch", pa.int32(), nullable=False),
         pa.field("_batch", pa.int64(), nullable=False),
     ]
 )
-"""Where each row comes from: the dataset, the row's position in it, and the batch that it is in."""
+"""Where each row comes from: the dataset, the row's position in it as stored, in which pass over the dataset it was
+taken (only in runs that may repeat one), and the batch that it is in."""
 
 COLUMN_BYTES = (1 << 31) - 1
 """What 32-bit offsets can address; a block with a larger column is mixed in parts."""
@@ -56,25 +58,32 @@ def _runs(starts: Int64s, counts: Counts) -> Int64s:
 
 
 def lineage_columns(
-    names: Sequence[str], counts: Counts, first_rows: Sequence[int], first_batch: int
-) -> list[pa.Array]:
-    """Return the columns of `LINEAGE_SCHEMA` for one block.
+    names: Sequence[str], counts: Counts, rows: Sequence[Int64s], epochs: Sequence[Int64s], first_batch: int
+) -> dict[str, pa.Array]:
+    """Return the columns of `LINEAGE_SCHEMA` for one block, by name.
 
     Args:
         names: The datasets.
         counts: Items by batch and dataset, shape ``(batches, datasets)``.
-        first_rows: Position of the block's first row in each dataset.
+        rows: Of each dataset, which of its rows were taken, in the order in which they were.
+        epochs: Of each dataset, in which pass over it each of them was taken.
         first_batch: Number of the block's first batch.
 
-    >>> columns = lineage_columns(["a", "b"], np.array([[2, 1], [1, 0]]), [10, 20], 7)
-    >>> [column.to_pylist() for column in columns]
-    [['a', 'a', 'b', 'a'], [10, 11, 20, 12], [7, 7, 7, 8]]
+    >>> rows, epochs = [np.array([10, 11, 12]), np.array([20])], [np.array([0, 0, 1]), np.array([0])]
+    >>> columns = lineage_columns(["a", "b"], np.array([[2, 1], [1, 0]]), rows, epochs, 7)
+    >>> [columns[name].to_pylist() for name in ("_dataset", "_row", "_epoch", "_batch")]
+    [['a', 'a', 'b', 'a'], [10, 11, 20, 12], [0, 0, 0, 1], [7, 7, 7, 8]]
     """
     batches, datasets = counts.shape
+    order = batch_order(counts)
     dataset = np.repeat(np.tile(np.arange(datasets), batches), counts.ravel())
-    rows = _runs(np.array(first_rows, dtype=np.int64) + np.cumsum(counts, axis=0) - counts, counts)
     batch = np.repeat(np.arange(first_batch, first_batch + batches, dtype=np.int64), counts.sum(axis=1))
-    return [pa.array(names, pa.string()).take(pa.array(dataset)), pa.array(rows), pa.array(batch)]
+    return {
+        "_dataset": pa.array(names, pa.string()).take(pa.array(dataset)),
+        "_row": pa.array(np.concatenate(rows)[order]),
+        "_epoch": pa.array(np.concatenate(epochs)[order].astype(np.int32)),
+        "_batch": pa.array(batch),
+    }
 
 
 def mix(tables: Sequence[pa.Table], counts: Counts) -> pa.Table:

@@ -14,12 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from mixer.asking import limits_of, passes_of, phases_of
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.core.allocation import Allocation
+from mixer.core.exhaustion import Phase, resolve, unfold
 from mixer.core.fingerprint import fingerprint
+from mixer.core.passes import Passes
 from mixer.core.plan import Plan
-from mixer.core.schedule import resolve, single
 from mixer.errors import ChangedError, ConfigError, CorruptionError
 from mixer.mixing import LINEAGE_SCHEMA
 from mixer.schemas import Promotion, merge, schema_from_json, schema_to_json
@@ -69,7 +70,9 @@ class Planned:
         """Columns of the shards."""
         if not self.definition["lineage"]:
             return self.schema
-        return pa.schema([*self.schema, *LINEAGE_SCHEMA], metadata=self.schema.metadata)
+        repeats = self.definition["on_exhausted"] == "repeat"
+        lineage = [field for field in LINEAGE_SCHEMA if repeats or field.name != "_epoch"]
+        return pa.schema([*self.schema, *lineage], metadata=self.schema.metadata)
 
 
 def plan(config: MixConfig) -> Planned:
@@ -84,33 +87,50 @@ def plan(config: MixConfig) -> Planned:
         inventories[name], found = take_inventory(name, dataset.path)
         schemas[name] = list(zip([entry.url for entry in inventories[name].files], found, strict=True))
     merged = merge(schemas, lineage=config.lineage)
+    phases, limits = phases_of(config, inventories), limits_of(config, inventories)
     names = tuple(config.datasets)
-    weights = tuple(dataset.weight for dataset in config.datasets.values())
-    allocation = Allocation(weights, config.batch_size)
-    sizes = [inventories[name].rows for name in names]
-    schedule = resolve(names, allocation, sizes, batches=config.batches, on_exhausted=config.on_exhausted)
+    schedule = resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted)
+    passes = passes_of(config, inventories)
     definition = {
         "algorithm": ALGORITHM,
         "datasets": [
-            {"name": name, "weight": weight, "rows": rows}
-            for name, weight, rows in zip(names, weights, sizes, strict=True)
+            {"name": one.name, "rows": one.size, "limit": limit, **_order(one)}
+            for one, limit in zip(passes, limits, strict=True)
         ],
+        "phases": [{"weights": phase.weights, "batches": phase.batches} for phase in phases],
+        "on_exhausted": config.on_exhausted,
         "batch_size": config.batch_size,
         "batches": schedule.batches,
         "batches_per_shard": config.batches_per_shard,
         "lineage": config.lineage,
         "schema": schema_to_json(merged.schema),
     }
-    settings = _settings(config, allocation, [inventories[name] for name in names])
-    return Planned(
-        config, _plan(definition, settings), inventories, merged.schema, merged.promotions, definition, settings
+    settings = _settings(config, phases[0], [inventories[name] for name in names])
+    plan_ = Plan(
+        names=names,
+        passes=passes,
+        phases=phases,
+        limits=limits,
+        batch_size=config.batch_size,
+        batches_per_shard=config.batches_per_shard,
+        batches_per_row_group=settings.batches_per_row_group,
+        schedule=schedule,
     )
+    return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
 
 
-def _settings(config: MixConfig, allocation: Allocation, inventories: list[Inventory]) -> WriterSettings:
+def _order(passes: Passes) -> dict[str, Any]:
+    """Return what the definition says of the order of a dataset's rows: nothing, if it is as stored."""
+    if passes.blocks is None:
+        return {}
+    return {"order": {"shuffle": "block", "seed": passes.seed, "blocks": fingerprint(list(passes.blocks))}}
+
+
+def _settings(config: MixConfig, phase: Phase, inventories: list[Inventory]) -> WriterSettings:
+    total = sum(phase.weights)
     batch_bytes = sum(
-        config.batch_size * weight * inventory.uncompressed_bytes // (allocation.total * max(1, inventory.rows))
-        for weight, inventory in zip(allocation.weights, inventories, strict=True)
+        config.batch_size * weight * inventory.uncompressed_bytes // (total * max(1, inventory.rows))
+        for weight, inventory in zip(phase.weights, inventories, strict=True)
     )
     return _wanted(config, batches_per_row_group(batch_bytes, config.batches_per_shard))
 
@@ -125,18 +145,34 @@ def _wanted(config: MixConfig, default_batches_per_row_group: int) -> WriterSett
     )
 
 
-def _plan(definition: Mapping[str, Any], settings: WriterSettings) -> Plan:
-    """Return the plan that a definition stands for."""
-    datasets = definition["datasets"]
-    weights = tuple(dataset["weight"] for dataset in datasets)
+def _plan(
+    config: MixConfig, definition: Mapping[str, Any], inventories: Mapping[str, Inventory], settings: WriterSettings
+) -> Plan:
+    """Return the plan that a run's definition stands for.
+
+    Raises:
+        ValueError: The definition says otherwise than the inventory, or asks for what does not come out.
+    """
+    passes = passes_of(config, inventories)
+    for one, told in zip(passes, definition["datasets"], strict=True):
+        if {"name": one.name, "rows": one.size, **_order(one)} != {key: told[key] for key in told if key != "limit"}:
+            raise ValueError(f"dataset {one.name!r} is not as the definition says")
+    phases = tuple(Phase(tuple(phase["weights"]), phase["batches"]) for phase in definition["phases"])
+    limits = tuple(dataset["limit"] for dataset in definition["datasets"])
+    schedule = unfold(
+        phases, limits, definition["batch_size"], redistribute=definition["on_exhausted"] == "redistribute"
+    )
+    if schedule.batches != definition["batches"]:
+        raise ValueError(f"expected {definition['batches']} batches, its datasets give {schedule.batches}")
     return Plan(
-        names=tuple(dataset["name"] for dataset in datasets),
-        weights=weights,
-        sizes=tuple(dataset["rows"] for dataset in datasets),
+        names=tuple(one.name for one in passes),
+        passes=passes,
+        phases=phases,
+        limits=limits,
         batch_size=definition["batch_size"],
         batches_per_shard=definition["batches_per_shard"],
         batches_per_row_group=settings.batches_per_row_group,
-        schedule=single(Allocation(weights, definition["batch_size"]), batches=definition["batches"]),
+        schedule=schedule,
     )
 
 
@@ -169,10 +205,13 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
         asked = dict(content["asked"])
         asked["datasets"] = {entry.pop("name"): entry for entry in map(dict, asked["datasets"])}
         settings = WriterSettings(**content["physical"])
+        config = MixConfig.model_validate({**asked, "output": output})
+        # Canonical JSON sorts keys; the order of datasets is the definition's.
+        inventories = {name: Inventory.from_json(content["inputs"][name]) for name in config.datasets}
         planned = Planned(
-            config=MixConfig.model_validate({**asked, "output": output}),
-            plan=_plan(content["definition"], settings),
-            inventories={name: Inventory.from_json(inventory) for name, inventory in content["inputs"].items()},
+            config=config,
+            plan=_plan(config, content["definition"], inventories, settings),
+            inventories=inventories,
             schema=schema_from_json(content["definition"]["schema"]),
             promotions=(),
             definition=content["definition"],
@@ -185,13 +224,17 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
     return planned
 
 
+_COMPARED_OTHERWISE = {"output", "datasets", "compression", "compression_level", "batches_per_row_group"}
+"""Fields of a config that decide no rows, or that are compared one by one."""
+
+
 def differences(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:
     """Return how `config` differs from the one that `run` was started with: in what decides rows, and in bytes only."""
     was, now = run.config.model_dump(mode="json"), config.model_dump(mode="json")
     rows = [
         f"{key}: the run has {was[key]!r}, the config has {now[key]!r}"
-        for key in ("batch_size", "batches", "batches_per_shard", "on_exhausted", "lineage")
-        if was[key] != now[key]
+        for key in was
+        if key not in _COMPARED_OTHERWISE and was[key] != now[key]
     ]
     rows += _dataset_differences(was["datasets"], now["datasets"])
     had = run.settings.to_json()
@@ -250,4 +293,5 @@ def check_same(run: Planned, config: MixConfig, *, allow_repack: bool) -> Planne
 
 def with_settings(run: Planned, settings: WriterSettings) -> Planned:
     """Return `run`, written under other settings."""
-    return replace(run, plan=_plan(run.definition, settings), settings=settings)
+    plan_ = replace(run.plan, batches_per_row_group=settings.batches_per_row_group)
+    return replace(run, plan=plan_, settings=settings)

@@ -7,22 +7,23 @@ from collections.abc import Sequence
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import canonical_json
+from mixer.core.plan import Plan
 from mixer.planning import Planned
 
 
 def dataset_card(planned: Planned) -> bytes:
     """Return the output's ``README.md``: the YAML that Hugging Face `datasets` reads, and a word for people."""
     plan = planned.plan
-    total = sum(plan.weights)
     rows = "\n".join(
-        f"| {_cell(name)} | {weight} | {weight / total:.4%} | {taken:,} |"
-        for name, weight, taken in zip(plan.names, plan.weights, plan.schedule.offsets_at(plan.batches), strict=True)
+        f"| {_cell(name)} | {taken:,} | {taken / plan.rows:.4%} |"
+        for name, taken in zip(plan.names, plan.schedule.offsets_at(plan.batches), strict=True)
     )
-    lineage = (
-        "\nEach row says where it comes from: `_dataset`, `_row` (its position there, from 0) and `_batch`.\n"
-        if planned.definition["lineage"]
-        else ""
-    )
+    lineage = ""
+    if planned.definition["lineage"]:
+        epoch = ", `_epoch` (in which pass over it)" if "_epoch" in planned.shard_schema.names else ""
+        lineage = (
+            f"\nEach row says where it comes from: `_dataset`, `_row` (its position there, from 0){epoch} and `_batch`.\n"
+        )
     return f"""---
 configs:
 - config_name: default
@@ -33,15 +34,30 @@ configs:
 # A mix of {len(plan.names)} datasets
 
 {plan.rows:,} rows in {plan.batches:,} batches of {plan.batch_size:,}, made by mixer (run `{planned.run[:12]}`).
-Every batch holds the datasets in exact integer proportions: none is ever ahead of its share by a whole row.
+Batches hold the datasets in exact integer proportions: none is ever ahead of its share by a whole row.
 Rows stand batch by batch, and in a batch dataset by dataset: row `i` is in batch `i // {plan.batch_size}`.
 
-| dataset | weight | share | rows |
-| --- | ---: | ---: | ---: |
+| dataset | rows | of all |
+| --- | ---: | ---: |
 {rows}
+
+{_weights(plan)}
 {lineage}
 The shards lie in `data/`. `manifest.json` lists them with rows, bytes and sha256 once the run is complete.
 """.encode()
+
+
+def _weights(plan: Plan) -> str:
+    """Return the weights in words, phase by phase."""
+    told = [
+        ", ".join(f"{_cell(name)} {weight}" for name, weight in zip(plan.names, phase.weights, strict=True) if weight)
+        for phase in plan.phases
+    ]
+    if len(told) == 1:
+        return f"Weights: {told[0]}."
+    lengths = ["the rest" if phase.batches is None else f"{phase.batches:,} batches" for phase in plan.phases]
+    phases = "\n".join(f"{place}. {length}: {one}" for place, (length, one) in enumerate(zip(lengths, told, strict=True), 1))
+    return f"Weights, phase by phase:\n\n{phases}"
 
 
 def _cell(text: str) -> str:
@@ -63,11 +79,10 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
             "rows": plan.rows,
             "bytes": sum(shard.bytes for shard in shards),
             "datasets": [
-                {"name": name, "weight": weight, "rows": rows}
-                for name, weight, rows in zip(
-                    plan.names, plan.weights, plan.schedule.offsets_at(plan.batches), strict=True
-                )
+                {"name": name, "rows": rows}
+                for name, rows in zip(plan.names, plan.schedule.offsets_at(plan.batches), strict=True)
             ],
+            "phases": planned.definition["phases"],
             "shards": [
                 {
                     "path": shard.path,

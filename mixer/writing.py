@@ -27,8 +27,8 @@ class Block:
 
     first_batch: int
     batches: int
-    first_rows: tuple[int, ...]
-    """Position of the first row in each dataset."""
+    starts: tuple[int, ...]
+    """Offset of the first item in each dataset."""
     tables: tuple[pa.Table, ...]
     """The rows of each dataset."""
 
@@ -81,5 +81,11 @@ def _mixed(block: Block, planned: Planned) -> pa.Table:
     table = mix(block.tables, counts)
     if not planned.definition["lineage"]:
         return table
-    lineage = lineage_columns(plan.names, counts, block.first_rows, block.first_batch)
-    return pa.Table.from_arrays([*table.columns, *lineage], schema=planned.shard_schema)
+    taken = [
+        passes.rows(start, start + len(part))
+        for passes, start, part in zip(plan.passes, block.starts, block.tables, strict=True)
+    ]
+    epochs, rows = zip(*taken, strict=True)
+    lineage = lineage_columns(plan.names, counts, rows, epochs, block.first_batch)
+    columns = {**dict(zip(table.column_names, table.columns, strict=True)), **lineage}
+    return pa.Table.from_arrays([columns[name] for name in planned.shard_schema.names], schema=planned.shard_schema)

@@ -15,7 +15,7 @@ from mixer.cli import wording
 from mixer.cli.console import Reply
 from mixer.config import example_config, parse_config
 from mixer.core.allocation import Allocation
-from mixer.core.schedule import batches_that_fit
+from mixer.core.exhaustion import batches_that_fit
 from mixer.errors import ConfigError, InputError
 
 BATCH_SIZE = 512

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from mixer.config.between import MAX_RUN_ROWS, MAX_SHARD_ROWS, between_fields
+from mixer.core.weights import parse_share
+
 MAX_NAME_CHARACTERS = 200
-MAX_ROW_GROUPS_PER_SHARD = 32_767
-"""A Parquet file numbers its row groups in 16 bits."""
-MAX_SHARD_ROWS = 2**31 - 1
-MAX_RUN_ROWS = 2**63 - 1
-"""Positions of rows are 64-bit integers in the shards."""
 MAX_WEIGHT_BITS = 4096
 PROBLEM = "mixer_problem"
 """Type of the errors whose message is ours and complete."""
@@ -128,18 +125,90 @@ def _weight(value: int) -> int:
     return value
 
 
+def _share(value: str) -> str:
+    try:
+        parse_share(value)
+    except ValueError as error:
+        raise _problem(str(error)) from None
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Take a number as it is written: 0.7 in YAML is the text 0.7, and not the float next to it."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _temperature(value: str) -> str:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value, re.ASCII) or not float(value):
+        raise _problem(f"expected a positive number such as 2 or 0.7, found {value[:40]!r}")
+    return value
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+Weight = Annotated[int, Field(ge=1), AfterValidator(_weight)]
+Share = Annotated[str, AfterValidator(_share)]
+
+
 class DatasetConfig(_Model):
-    """A named dataset: where its rows are, and how many of them go into each batch."""
+    """A named dataset: where its rows are, how many of them go into each batch, and in which order."""
 
     path: Annotated[str | list[str], BeforeValidator(_paths), AfterValidator(_each_location)] = Field(
         description="A Parquet file, a glob, a folder, or a list of these: a local path or any URL that fsspec opens.",
     )
-    weight: Annotated[int, Field(ge=1), AfterValidator(_weight)] = Field(
+    weight: Weight | None = Field(
+        default=None,
         description="This dataset's share of every batch, in proportion to the other weights: a positive whole number.",
+    )
+    share: Share | None = Field(
+        default=None,
+        description="Instead of a weight: a percentage such as `12.5%` or a fraction such as `1/3`, taken exactly. The "
+        "shares of all datasets make 100 %.",
+    )
+    shuffle: Literal["block"] | None = Field(
+        default=None,
+        description="Order of the rows: as stored if left out; `block` takes blocks of whole row groups in a random "
+        "order, and the rows of each block in a random order.",
+    )
+    max_rows: int | None = Field(
+        default=None, ge=1, le=MAX_RUN_ROWS, description="Most rows to take of this dataset, in all passes together."
+    )
+    max_epochs: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RUN_ROWS,
+        description="With `on_exhausted: repeat`: how often the dataset may be gone through; any number if left out.",
+    )
+
+
+class PhaseConfig(_Model):
+    """A stretch of the run with weights of its own."""
+
+    batches: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RUN_ROWS,
+        description="Batches of this phase. The last phase may leave it out where the data ends the run.",
+    )
+    weights: dict[str, Weight] = Field(
+        min_length=1, description="Weight of each dataset that takes part, by its name; the others rest."
+    )
+
+
+class WeightsBy(_Model):
+    """Weights that follow from sizes."""
+
+    sizes: Literal["rows", "bytes"] | dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default="rows",
+        description="What the weights go by: the `rows` or `bytes` that each dataset holds, or a number for each.",
+    )
+    temperature: Annotated[str, BeforeValidator(_number), AfterValidator(_temperature)] = Field(
+        default="1", description="Weights are sizes to the power of 1/temperature: 1 keeps sizes, more evens them out."
+    )
+    max_share: Share | None = Field(
+        default=None, description="Most that one dataset gets, such as `40%`; what it loses goes to the others."
     )
 
 
@@ -154,15 +223,38 @@ class MixConfig(_Model):
         default=None,
         ge=1,
         le=MAX_RUN_ROWS,
-        description="Batches of the whole run. With `on_exhausted: stop` it may be left out, and is at most so many.",
+        description="Batches of the whole run. With `on_exhausted: stop` or `redistribute` it may be left out, and is at "
+        "most so many.",
+    )
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RUN_ROWS,
+        description="Rows of the whole run, instead of `batches`: a multiple of `batch_size`.",
     )
     batches_per_shard: int = Field(
         ge=1, le=MAX_SHARD_ROWS, description="Batches in every Parquet file; the position is committed after each."
     )
-    on_exhausted: Literal["error", "stop"] = Field(
+    on_exhausted: Literal["error", "stop", "repeat", "redistribute"] = Field(
         default="error",
-        description="What if a dataset has fewer rows than the batches take: `error` before anything is written, or "
-        "`stop` after the last batch that every dataset can fill.",
+        description="What if a dataset has fewer rows than the batches take: `error` before anything is written, "
+        "`stop` after the last batch that every dataset can fill, `repeat` it from its beginning, or `redistribute` its "
+        "share among the others until all rows are used.",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=2**63 - 1,
+        description="What random orders depend on; pass number k of a dataset has seed + k.",
+    )
+    phases: list[PhaseConfig] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of weights and `batches`: stretches of the run, one after the other, each with weights of its "
+        "own. Datasets go on where they were.",
+    )
+    weights_by: WeightsBy | None = Field(
+        default=None, description="Instead of weights: let them follow from the sizes of the datasets."
     )
     lineage: bool = Field(
         default=True, description="Whether columns say of each row its dataset, its place there and its batch."
@@ -186,37 +278,7 @@ class MixConfig(_Model):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if problems := list(_between_fields(self)):
-            text = "; ".join(f"{field}: {problem}" for field, problem in problems)
+        if problems := list(between_fields(self)):
+            text = "; ".join(f"{place[-1]}: {problem}" for place, problem in problems)
             raise PydanticCustomError(PROBLEMS, "{text}", {"text": text, "problems": problems})
         return self
-
-
-def _between_fields(config: MixConfig) -> Iterator[tuple[str, str]]:
-    """Yield each field that does not go with another one, and why."""
-    if config.batches is None and config.on_exhausted == "error":
-        yield (
-            "batches",
-            "missing; say how many batches to make, or set `on_exhausted: stop` to make as many as the data fills",
-        )
-    if config.compression_level is not None and config.compression != "zstd":
-        yield "compression_level", f"only zstd has levels, and compression is {config.compression!r}; leave it out"
-    shard_rows = config.batch_size * config.batches_per_shard
-    if shard_rows > MAX_SHARD_ROWS:
-        yield (
-            "batches_per_shard",
-            f"expected at most {MAX_SHARD_ROWS:,} rows a shard (batch_size x batches_per_shard), found {shard_rows:,}",
-        )
-    if config.batches is not None and config.batch_size * config.batches > MAX_RUN_ROWS:
-        yield "batches", f"expected at most {MAX_RUN_ROWS:,} rows in all (batch_size x batches), found more"
-    group = config.batches_per_row_group
-    if group is not None and group > config.batches_per_shard:
-        yield (
-            "batches_per_row_group",
-            f"expected at most batches_per_shard ({config.batches_per_shard:,}), found {group:,}",
-        )
-    elif group is not None and (groups := -(-config.batches_per_shard // group)) > MAX_ROW_GROUPS_PER_SHARD:
-        yield (
-            "batches_per_row_group",
-            f"expected at most {MAX_ROW_GROUPS_PER_SHARD:,} row groups a shard, found {groups:,}; raise it",
-        )

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from mixer.config.models import PROBLEM, PROBLEMS, DatasetConfig, MixConfig
+from mixer.config.models import PROBLEM, PROBLEMS, DatasetConfig, MixConfig, PhaseConfig, WeightsBy
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -18,10 +18,22 @@ _EXPECTED = {
     "batches": "a positive whole number",
     "batches_per_shard": "a positive whole number",
     "batches_per_row_group": "a positive whole number",
+    "rows": "a positive whole number",
+    "seed": "a whole number from 0",
     "weight": "a positive whole number",
+    "share": "a percentage or a fraction, such as 12.5% or 1/3",
+    "max_share": "a percentage or a fraction, such as 40% or 2/5",
+    "max_rows": "a positive whole number",
+    "max_epochs": "a positive whole number",
+    "shuffle": "'block', or nothing",
+    "temperature": "a positive number such as 2 or 0.7",
+    "sizes": "'rows', 'bytes', or a mapping from each dataset's name to a positive whole number",
+    "weights": "a mapping from names of datasets to positive whole numbers",
+    "weights_by": "a mapping with sizes, temperature and max_share",
+    "phases": "a list of phases, each with batches and weights",
     "compression_level": "a whole number from 1 to 22",
     "lineage": "true or false",
-    "on_exhausted": "'error' or 'stop'",
+    "on_exhausted": "'error', 'stop', 'repeat' or 'redistribute'",
     "compression": "'zstd', 'snappy', 'lz4' or 'none'",
     "output": "a path or URL",
     "path": "a path or URL, or a list of them",
@@ -41,7 +53,7 @@ def problems_of(error: ValidationError) -> list[tuple[Path, str]]:
     for item in error.errors(include_url=False):
         path = tuple(part for part in item["loc"] if part != "[key]")
         if item["type"] == PROBLEMS:
-            found += [((field,), text) for field, text in item["ctx"]["problems"]]
+            found += [(place, text) for place, text in item["ctx"]["problems"]]
         elif item["type"] == "extra_forbidden":
             meant = _meant(path)
             unknown |= {(*path[:-1], meant)} if meant else set()
@@ -77,7 +89,8 @@ def dotted(path: Path) -> str:
 
 
 def _known(path: Path) -> Sequence[str]:
-    return list(DatasetConfig.model_fields if len(path) > 1 else MixConfig.model_fields)
+    inner = {"datasets": DatasetConfig, "phases": PhaseConfig, "weights_by": WeightsBy}
+    return list((inner[str(path[0])] if len(path) > 1 else MixConfig).model_fields)
 
 
 def _meant(path: Path) -> str | None:
@@ -96,6 +109,8 @@ def _text(path: Path, item: Any) -> str:
         return str(item["ctx"]["text"])
     if len(path) == 2 and path[0] == "datasets":  # noqa: PLR2004 - a dataset itself
         return f"expected a mapping with path and weight, found {_found(item['input'])}"
+    if len(path) == 2 and path[0] == "phases":  # noqa: PLR2004 - a phase itself
+        return f"expected a mapping with batches and weights, found {_found(item['input'])}"
     if not path:
         return f"expected a mapping with the keys {', '.join(_known(path))}; found {_found(item['input'])}"
     expected = _EXPECTED[str(field)]

@@ -9,7 +9,7 @@ The chance that two of n numbers are equal, so that their items stay in stored o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +71,7 @@ class BlockOrder:
     """Seed of this pass; that of the next one is greater by 1."""
     name: str
     """The dataset; with one seed for all, each still has an order of its own."""
+    _kept: tuple[int, Rows] | None = field(default=None, init=False, repr=False, compare=False)
 
     @cached_property
     def _starts(self) -> Rows:
@@ -117,5 +118,9 @@ class BlockOrder:
 
     def inside(self, turn: int) -> Rows:
         """Return the order within the block that comes at `turn`, as row numbers from its first."""
-        block = int(self._order[turn])
-        return random_order(self.blocks[block], self.seed, self.name, "rows", block)
+        kept = self._kept
+        if kept is None or kept[0] != turn:
+            block = int(self._order[turn])
+            kept = (turn, random_order(self.blocks[block], self.seed, self.name, "rows", block))
+            object.__setattr__(self, "_kept", kept)
+        return kept[1]

@@ -40,7 +40,7 @@ class Passes:
     """Rows of each block to shuffle, in stored order; None leaves rows in stored order."""
     seed: int = 0
     """Seed of the first pass; unused without blocks."""
-    _orders: dict[int, BlockOrder] = field(default_factory=dict, repr=False, compare=False)
+    _kept: tuple[int, BlockOrder] | None = field(default=None, init=False, repr=False, compare=False)
 
     def stretches(self, start: int, stop: int) -> list[Stretch]:
         """Return the items ``[start, stop)``, counted over all passes, as stretches of single passes."""
@@ -60,12 +60,12 @@ class Passes:
         """Return the order of a pass; None if it is the stored one."""
         if self.blocks is None:
             return None
-        if epoch not in self._orders:
-            # Only the pass under way, and the one before it at the edge of both.
-            for old in [kept for kept in self._orders if abs(kept - epoch) > 1]:
-                del self._orders[old]
-            self._orders[epoch] = BlockOrder(self.blocks, self.seed + epoch, self.name)
-        return self._orders[epoch]
+        kept = self._kept
+        if kept is None or kept[0] != epoch:
+            # Set as a whole, since rows and their numbers are asked for by two threads.
+            kept = (epoch, BlockOrder(self.blocks, self.seed + epoch, self.name))
+            object.__setattr__(self, "_kept", kept)
+        return kept[1]
 
     def rows(self, start: int, stop: int) -> tuple[Rows, Rows]:
         """Return of the items ``[start, stop)`` each one's epoch and stored row, two arrays of shape ``(items,)``."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mixer.core.allocation import Counts
+from mixer.core.exhaustion import Phase
+from mixer.core.passes import Passes
 from mixer.core.schedule import Schedule
 
 State = dict[str, dict[str, int]]
@@ -18,7 +20,7 @@ State = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The items ``[start, stop)`` of one dataset.
+    """The items ``[start, stop)`` of one dataset, counted over all passes over it.
 
     >>> RowRange("web", 10, 14).rows
     4
@@ -26,7 +28,7 @@ class RowRange:
 
     dataset: str
     start: int
-    """First item, counted from 0 over the whole dataset."""
+    """First item, by its offset."""
     stop: int
     """One past the last item."""
 
@@ -70,9 +72,12 @@ class Plan:
 
     names: tuple[str, ...]
     """The datasets, in the order that decides ties and the order inside a batch."""
-    weights: tuple[int, ...]
-    sizes: tuple[int, ...]
-    """Items that each dataset holds."""
+    passes: tuple[Passes, ...]
+    """How each dataset is gone through."""
+    phases: tuple[Phase, ...]
+    """What was asked for; what the data gives of it is the schedule."""
+    limits: tuple[int | None, ...]
+    """Items that may be taken of each dataset; None for one without end."""
     batch_size: int
     """Items a batch."""
     batches_per_shard: int
@@ -87,7 +92,18 @@ class Plan:
     @property
     def rows(self) -> int:
         """Rows of the whole run."""
-        return self.batches * self.batch_size
+        return self.schedule.items
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Items that each dataset holds, in one pass."""
+        return tuple(passes.size for passes in self.passes)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some dataset is gone through more than once."""
+        taken = self.schedule.offsets_at(self.batches)
+        return any(items > size for items, size in zip(taken, self.sizes, strict=True))
 
     @property
     def shard_count(self) -> int:
@@ -106,7 +122,7 @@ class Plan:
         stop = min(first + self.batches_per_shard, self.batches)
         starts, stops = self.schedule.offsets_at(first), self.schedule.offsets_at(stop)
         ranges = tuple(RowRange(*parts) for parts in zip(self.names, starts, stops, strict=True))
-        return ShardSpec(index, shard_path(index), first, stop - first, (stop - first) * self.batch_size, ranges)
+        return ShardSpec(index, shard_path(index), first, stop - first, sum(part.rows for part in ranges), ranges)
 
     def shards(self, start: int = 0, stop: int | None = None) -> Iterator[ShardSpec]:
         """Yield the shards ``[start, stop)`` in order; to the end of the run without `stop`."""

@@ -1,0 +1,87 @@
+"""From a config and what its inputs hold to what is asked of the plan: phases of integer weights, limits, orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from mixer.config import MixConfig, WeightsBy
+from mixer.core.exhaustion import Phase
+from mixer.core.order import blocks_of
+from mixer.core.passes import Passes
+from mixer.core.weights import parse_share, tempered, weights_of_shares
+from mixer.errors import NotEnoughDataError
+from mixer.sources.inventory import Inventory
+
+BLOCK_ROWS = 65_536
+"""A block to shuffle is as many whole row groups as hold so many rows."""
+
+
+def phases_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Phase, ...]:
+    """Return the phases that `config` asks for; whatever way weights are told in, they are integers here.
+
+    Raises:
+        NotEnoughDataError: Weights go by sizes, and a dataset is empty.
+    """
+    if config.phases is not None:
+        return tuple(
+            Phase(tuple(phase.weights.get(name, 0) for name in config.datasets), phase.batches)
+            for phase in config.phases
+        )
+    batches = config.rows // config.batch_size if config.rows is not None else config.batches
+    return (Phase(tuple(_weights(config, inventories)), batches),)
+
+
+def _weights(config: MixConfig, inventories: Mapping[str, Inventory]) -> list[int]:
+    if config.weights_by is not None:
+        return _weights_by(config.weights_by, inventories)
+    shares = {name: dataset.share for name, dataset in config.datasets.items() if dataset.share is not None}
+    if shares:
+        return list(weights_of_shares({name: parse_share(share) for name, share in shares.items()}).values())
+    return [dataset.weight or 0 for dataset in config.datasets.values()]
+
+
+def _weights_by(asked: WeightsBy, inventories: Mapping[str, Inventory]) -> list[int]:
+    given = asked.sizes
+    if isinstance(given, dict):
+        sizes = {name: given[name] for name in inventories}
+    else:
+        sizes = {name: inventory.rows if given == "rows" else inventory.bytes for name, inventory in inventories.items()}
+    empty = next((name for name, inventory in inventories.items() if not inventory.rows), None)
+    if empty is not None:
+        raise NotEnoughDataError(f"dataset {empty!r} has no rows, so no weight follows from its size; leave it out")
+    most = None if asked.max_share is None else parse_share(asked.max_share)
+    return tempered(list(sizes.values()), Fraction(asked.temperature), most)
+
+
+def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[int | None, ...]:
+    """Return how many items may be taken of each dataset; None for one that is repeated without end."""
+    limits = []
+    for name, dataset in config.datasets.items():
+        rows = inventories[name].rows
+        limit: int | None = rows
+        if config.on_exhausted == "repeat":
+            # Nothing comes of an empty dataset, however often it is gone through.
+            limit = rows * dataset.max_epochs if dataset.max_epochs is not None else None if rows else 0
+        if dataset.max_rows is not None:
+            limit = dataset.max_rows if limit is None else min(limit, dataset.max_rows)
+        limits.append(limit)
+    return tuple(limits)
+
+
+def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Passes, ...]:
+    """Return how each dataset is gone through."""
+    return tuple(
+        Passes(
+            name,
+            inventories[name].rows,
+            blocks=_blocks(inventories[name]) if dataset.shuffle == "block" else None,
+            seed=config.seed,
+        )
+        for name, dataset in config.datasets.items()
+    )
+
+
+def _blocks(inventory: Inventory) -> tuple[int, ...]:
+    row_groups = [rows for entry in inventory.files for rows in entry.row_group_rows]
+    return tuple(blocks_of(row_groups, BLOCK_ROWS).tolist())
