@@ -46,7 +46,9 @@ def _weights_by(asked: WeightsBy, inventories: Mapping[str, Inventory]) -> list[
     if isinstance(given, dict):
         sizes = {name: given[name] for name in inventories}
     else:
-        sizes = {name: inventory.rows if given == "rows" else inventory.bytes for name, inventory in inventories.items()}
+        sizes = {
+            name: inventory.rows if given == "rows" else inventory.bytes for name, inventory in inventories.items()
+        }
     empty = next((name for name, inventory in inventories.items() if not inventory.rows), None)
     if empty is not None:
         raise NotEnoughDataError(f"dataset {empty!r} has no rows, so no weight follows from its size; leave it out")

@@ -21,9 +21,8 @@ def dataset_card(planned: Planned) -> bytes:
     lineage = ""
     if planned.definition["lineage"]:
         epoch = ", `_epoch` (in which pass over it)" if "_epoch" in planned.shard_schema.names else ""
-        lineage = (
-            f"\nEach row says where it comes from: `_dataset`, `_row` (its position there, from 0){epoch} and `_batch`.\n"
-        )
+        position = f"`_row` (its position there, from 0){epoch}"
+        lineage = f"\nEach row says where it comes from: `_dataset`, {position} and `_batch`.\n"
     return f"""---
 configs:
 - config_name: default
@@ -56,7 +55,9 @@ def _weights(plan: Plan) -> str:
     if len(told) == 1:
         return f"Weights: {told[0]}."
     lengths = ["the rest" if phase.batches is None else f"{phase.batches:,} batches" for phase in plan.phases]
-    phases = "\n".join(f"{place}. {length}: {one}" for place, (length, one) in enumerate(zip(lengths, told, strict=True), 1))
+    phases = "\n".join(
+        f"{place}. {length}: {one}" for place, (length, one) in enumerate(zip(lengths, told, strict=True), 1)
+    )
     return f"Weights, phase by phase:\n\n{phases}"
 
 

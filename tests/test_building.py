@@ -363,8 +363,11 @@ def test_the_manifest_says_what_the_log_says(tmp_path: Path) -> None:
 def test_lineage_columns_come_last_and_are_never_null(tmp_path: Path) -> None:
     build(mix_config(tmp_path))
     schema = pq.read_schema(tmp_path / "out" / "data" / "shard-00000000.parquet")
-    assert schema.names[-3:] == LINEAGE_SCHEMA.names
-    assert not any(schema.field(name).nullable for name in LINEAGE_SCHEMA.names)
+    assert schema.names[-3:] == ["_dataset", "_row", "_batch"]
+    assert not any(schema.field(name).nullable for name in schema.names[-3:])
+    build(mix_config(tmp_path, on_exhausted="repeat", output=str(tmp_path / "repeated")))
+    schema = pq.read_schema(tmp_path / "repeated" / "data" / "shard-00000000.parquet")
+    assert schema.names[-4:] == LINEAGE_SCHEMA.names
 
 
 def test_every_error_of_a_run_says_how_a_command_ends() -> None:

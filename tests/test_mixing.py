@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mixer import mixing
 from mixer.core.allocation import Counts
 from mixer.errors import InputError
-from mixer.mixing import batch_order, lineage_columns, mix
+from mixer.mixing import LINEAGE_SCHEMA, batch_order, lineage_columns, mix
 
 cells = st.integers(1, 4).flatmap(
     lambda datasets: st.lists(st.lists(st.integers(0, 5), min_size=datasets, max_size=datasets), min_size=1, max_size=6)
@@ -83,10 +83,14 @@ def test_lineage_says_where_each_row_comes_from(
     counts: list[list[int]], first_batch: int, first_rows: list[int]
 ) -> None:
     names = [f"d{place}" for place in range(len(counts[0]))]
-    columns = lineage_columns(names, np.array(counts, dtype=np.int64), first_rows[: len(names)], first_batch)
-    found = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    array: Counts = np.array(counts, dtype=np.int64)
+    rows = [first + np.arange(items)[::-1] for first, items in zip(first_rows, array.sum(axis=0), strict=False)]
+    epochs = [np.arange(items) % 7 for items in array.sum(axis=0)]
+    columns = lineage_columns(names, array, rows, epochs, first_batch)
+    assert list(columns) == LINEAGE_SCHEMA.names
+    found = list(zip(*(column.to_pylist() for column in columns.values()), strict=True))
     assert found == [
-        (names[dataset], first_rows[dataset] + position, first_batch + batch)
+        (names[dataset], rows[dataset][position], epochs[dataset][position], first_batch + batch)
         for batch, dataset, position in by_hand(counts)
     ]
 

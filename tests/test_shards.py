@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.config.models import MAX_ROW_GROUPS_PER_SHARD
+from mixer.config.between import MAX_ROW_GROUPS_PER_SHARD
 from mixer.shards import MAX_ROW_GROUPS, ROW_GROUP_BYTES, WriterSettings, batches_per_row_group, encode
 
 SCHEMA = pa.schema(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from mixer.cli import wording
 from mixer.cli.tables import natural_width, table
-from mixer.core.allocation import Allocation
+from mixer.core.exhaustion import largest
 from mixer.core.plan import Plan
-from mixer.core.schedule import batches_that_fit
 from mixer.planning import Planned
 from mixer.previewing import Preview
 
@@ -34,7 +33,7 @@ def plan_value(preview: Preview) -> dict[str, Any]:
         "rows": plan.rows,
         "batches": plan.batches,
         "batch_size": plan.batch_size,
-        "period_batches": _allocation(plan).period,
+        "phases": _phases(plan),
         "shards": plan.shard_count,
         "rows_per_shard": plan.shard(0).rows,
         "batches_per_shard": plan.batches_per_shard,
@@ -59,8 +58,19 @@ def plan_value(preview: Preview) -> dict[str, Any]:
     }
 
 
-def _allocation(plan: Plan) -> Allocation:
-    return Allocation(plan.weights, plan.batch_size)
+def _phases(plan: Plan) -> list[dict[str, Any]]:
+    """Return what a plan says of each phase."""
+    phases = []
+    for phase in plan.phases:
+        rule = phase.rule(phase.members, plan.batch_size)
+        phases.append(
+            {
+                "batches": phase.batches,
+                "weights": {plan.names[place]: phase.weights[place] for place in phase.members},
+                "period_batches": rule.period,
+            }
+        )
+    return phases
 
 
 def _row_groups(plan: Plan) -> int:
@@ -72,23 +82,25 @@ def _row_groups(plan: Plan) -> int:
 def _dataset(planned: Planned, place: int) -> dict[str, Any]:
     """Return what a plan says of one dataset."""
     plan = planned.plan
-    name, weight, rows = plan.names[place], plan.weights[place], plan.sizes[place]
+    name, rows = plan.names[place], plan.sizes[place]
     inventory = planned.inventories[name]
     taken = plan.schedule.offsets_at(plan.batches)[place]
-    total = sum(plan.weights)
+    exact = plan.schedule.exact_items()[place]
+    limit = plan.limits[place]
     return {
         "name": name,
         "path": planned.config.datasets[name].path,
         "files": len(inventory.files),
         "rows": rows,
         "bytes": inventory.bytes,
-        "weight": weight,
-        "share": str(Fraction(weight, total)),
-        "share_percent": wording.percent(weight, total),
+        "weights": [phase.weights[place] for phase in plan.phases],
+        "share": str(exact / plan.rows),
+        "share_percent": wording.percent(exact, plan.rows),
         "rows_taken": taken,
         "realised_percent": wording.percent(taken, plan.rows),
-        "rows_off_share": str(taken - Fraction(plan.rows * weight, total)),
-        "rows_left": rows - taken,
+        "rows_off_share": str(taken - exact),
+        "rows_left": None if limit is None else limit - taken,
+        "epochs": str(Fraction(taken, rows)) if rows else "0",
         "taken_percent": wording.percent(taken, rows),
         "estimated_bytes": inventory.bytes * taken // rows if rows else 0,
         "ignored": list(inventory.ignored),
@@ -98,16 +110,14 @@ def _dataset(planned: Planned, place: int) -> dict[str, Any]:
 def _end(planned: Planned) -> dict[str, Any]:
     """Return why the run ends where it does, and where the data would end it."""
     plan = planned.plan
-    allocation = _allocation(plan)
-    fit = batches_that_fit(allocation, plan.sizes)
-    needed = allocation.offsets_at(fit + 1)
-    short = next(name for name, asked, rows in zip(plan.names, needed, plan.sizes, strict=True) if asked > rows)
+    end = largest(plan.phases, plan.limits, plan.batch_size)
+    asked = None if any(phase.batches is None for phase in plan.phases) else sum(p.batches or 0 for p in plan.phases)
     return {
         "on_exhausted": planned.config.on_exhausted,
-        "batches_asked": planned.config.batches,
-        "largest_batches": fit,
-        "first_exhausted": short,
-        "reason": "exhausted" if plan.batches == fit != planned.config.batches else "batches",
+        "batches_asked": asked,
+        "largest_batches": end and end[0],
+        "first_exhausted": end and plan.names[end[1]],
+        "reason": "batches" if plan.batches == asked else "exhausted",
     }
 
 
@@ -171,23 +181,24 @@ def _cells(dataset: Mapping[str, Any]) -> tuple[str, ...]:
         wording.count(dataset["files"]),
         wording.count(dataset["rows"]),
         wording.size(dataset["bytes"]),
-        wording.count(dataset["weight"]),
+        " / ".join(map(wording.count, dataset["weights"])),
         dataset["share_percent"],
         wording.count(dataset["rows_taken"]),
         dataset["realised_percent"],
         wording.signed(Fraction(dataset["rows_off_share"])),
-        wording.count(dataset["rows_left"]),
+        "no end" if dataset["rows_left"] is None else wording.count(dataset["rows_left"]),
     )
 
 
 def _sums(value: Mapping[str, Any]) -> tuple[str, ...]:
-    sums = {key: sum(d[key] for d in value["datasets"]) for key in ("files", "rows", "bytes", "weight", "rows_left")}
+    sums = {key: sum(d[key] or 0 for d in value["datasets"]) for key in ("files", "rows", "bytes", "rows_left")}
+    weights = [sum(phase["weights"].values()) for phase in value["phases"]]
     return (
         "all",
         wording.count(sums["files"]),
         wording.count(sums["rows"]),
         wording.size(sums["bytes"]),
-        wording.count(sums["weight"]),
+        " / ".join(map(wording.count, weights)),
         "100 %",
         wording.count(value["rows"]),
         "100 %",
@@ -214,13 +225,27 @@ def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
         f"about {wording.size(value['estimated_bytes'])} in {writer['compression']}{level}, "
         f"if rows take what they take in the inputs",
     )
-    period = value["period_batches"]
-    exact = "every batch has exactly its shares" if period == 1 else "after each the shares are exact"
-    yield _pair("Period", f"{wording.plural(period, 'batch')}: {exact}")
+    yield from _phase_lines(value["phases"])
+
+
+def _phase_lines(phases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for place, phase in enumerate(phases):
+        period = phase["period_batches"]
+        exact = "every batch has exactly its shares" if period == 1 else "after each the shares are exact"
+        if len(phases) == 1:
+            yield _pair("Period", f"{wording.plural(period, 'batch')}: {exact}")
+            return
+        length = "the rest" if phase["batches"] is None else wording.plural(phase["batches"], "batch")
+        who = ", ".join(f"{wording.visible(name)} {wording.count(weight)}" for name, weight in phase["weights"].items())
+        yield _pair(f"Phase {place + 1}", f"{length}: {who}; period {wording.plural(period, 'batch')}")
 
 
 def _end_text(end: Mapping[str, Any]) -> str:
     """Return why a run ends where it does."""
+    if end["first_exhausted"] is None:
+        return "all that were asked; datasets are gone through again as often as needed"
+    if end["on_exhausted"] == "redistribute":
+        return "all that were asked" if end["reason"] == "batches" else "all that the data gives"
     short = repr(wording.visible(end["first_exhausted"]))
     if end["reason"] == "exhausted":
         asked = f" of the {end['batches_asked']:,} asked" if end["batches_asked"] is not None else ""

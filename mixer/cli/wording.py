@@ -51,7 +51,7 @@ def size(number: int) -> str:
     return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: int | Fraction, whole: int) -> str:
     """Return ``part / whole`` in per cent: exact if that takes few decimals, else rounded half up; no float is used.
 
     >>> percent(1, 2), percent(1, 3), percent(2, 3), percent(0, 7)

@@ -6,7 +6,8 @@ no place here; they come from where the stores look for them themselves (the AWS
 
 from __future__ import annotations
 
-from mixer.config.models import DatasetConfig, MixConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import DatasetConfig, PhaseConfig, WeightsBy
+from mixer.config.models import MixConfig
 from mixer.config.reading import config_from, load_config, parse_config
 from mixer.config.writing import example_config, json_schema, to_yaml
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from mixer.config.fields import MAX_RUN_ROWS, MAX_SHARD_ROWS, MixFields
 from mixer.core.weights import parse_share, weights_of_shares
-
-if TYPE_CHECKING:  # the model asks this module to check it
-    from mixer.config.models import MixConfig
 
 MAX_ROW_GROUPS_PER_SHARD = 32_767
 """A Parquet file numbers its row groups in 16 bits."""
-MAX_SHARD_ROWS = 2**31 - 1
-MAX_RUN_ROWS = 2**63 - 1
-"""Positions of rows are 64-bit integers in the shards."""
 
 Place = tuple[str | int, ...]
 
 
-def between_fields(config: MixConfig) -> Iterator[tuple[Place, str]]:
+def between_fields(config: MixFields) -> Iterator[tuple[Place, str]]:
     """Yield the place of each field that does not go with another one, and why."""
     yield from _length(config)
     yield from _weights(config)
@@ -33,7 +27,7 @@ def between_fields(config: MixConfig) -> Iterator[tuple[Place, str]]:
     yield from _shape(config)
 
 
-def _length(config: MixConfig) -> Iterator[tuple[Place, str]]:
+def _length(config: MixFields) -> Iterator[tuple[Place, str]]:
     ends = config.on_exhausted in {"stop", "redistribute"}
     if config.phases is not None:
         for field in ("batches", "rows"):
@@ -58,7 +52,7 @@ def _length(config: MixConfig) -> Iterator[tuple[Place, str]]:
         yield ("batches",), f"expected at most {MAX_RUN_ROWS:,} rows in all (batch_size x batches), found more"
 
 
-def _weights(config: MixConfig) -> Iterator[tuple[Place, str]]:
+def _weights(config: MixFields) -> Iterator[tuple[Place, str]]:
     """Yield what is wrong with the way in which weights are told: exactly one of four."""
     datasets = config.datasets
     elsewhere = "phases" if config.phases is not None else "weights_by" if config.weights_by is not None else None
@@ -88,7 +82,7 @@ def _weights(config: MixConfig) -> Iterator[tuple[Place, str]]:
         yield from _names(config, ("weights_by", "sizes"), set(config.weights_by.sizes), every=True)
 
 
-def _names(config: MixConfig, place: Place, names: set[str], *, every: bool) -> Iterator[tuple[Place, str]]:
+def _names(config: MixFields, place: Place, names: set[str], *, every: bool) -> Iterator[tuple[Place, str]]:
     for name in sorted(names - set(config.datasets)):
         yield (*place, name), f"there is no such dataset; there are {', '.join(map(repr, list(config.datasets)[:10]))}"
     for name in config.datasets if every else ():
@@ -96,7 +90,7 @@ def _names(config: MixConfig, place: Place, names: set[str], *, every: bool) -> 
             yield place, f"expected a number for each dataset, found none for {name!r}"
 
 
-def _phases(config: MixConfig) -> Iterator[tuple[Place, str]]:
+def _phases(config: MixFields) -> Iterator[tuple[Place, str]]:
     if config.phases is None:
         return
     for number, phase in enumerate(config.phases):
@@ -114,7 +108,7 @@ def _phases(config: MixConfig) -> Iterator[tuple[Place, str]]:
             yield ("datasets", name), "no phase takes anything from it; give it a weight in one, or leave it out"
 
 
-def _shape(config: MixConfig) -> Iterator[tuple[Place, str]]:
+def _shape(config: MixFields) -> Iterator[tuple[Place, str]]:
     if config.compression_level is not None and config.compression != "zstd":
         yield ("compression_level",), f"only zstd has levels, and compression is {config.compression!r}; leave it out"
     shard_rows = config.batch_size * config.batches_per_shard

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from mixer.config.models import PROBLEM, PROBLEMS, DatasetConfig, MixConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import PROBLEM, DatasetConfig, PhaseConfig, WeightsBy
+from mixer.config.models import PROBLEMS, MixConfig
 
 Path: TypeAlias = tuple[str | int, ...]
 

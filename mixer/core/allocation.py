@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from heapq import heapify, heapreplace
 
@@ -166,6 +167,14 @@ class Allocation:
             (exact * weight - carry) // self.total
             for weight, carry in zip(self.weights, self.carries_at(batch), strict=True)
         )
+
+    def exact_at(self, batch: int) -> tuple[Fraction, ...]:
+        """Return the exact share of each dataset in the items of the batches before `batch`.
+
+        >>> Allocation((3, 2, 1), 4).exact_at(1)
+        (Fraction(2, 1), Fraction(4, 3), Fraction(2, 3))
+        """
+        return tuple(Fraction(batch * self.batch_size * weight, self.total) for weight in self.weights)
 
     def shares(self) -> tuple[tuple[int, int], ...]:
         """Return the share of each dataset as an exact fraction in lowest terms.

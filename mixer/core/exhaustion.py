@@ -213,6 +213,26 @@ def resolve(
     return schedule
 
 
+def largest(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int) -> tuple[int, int] | None:
+    """Return how many batches fit if the last phase went on and nothing were repeated or shared out, and who is short.
+
+    None if no dataset would ever be.
+
+    >>> largest([Phase((3, 1), 1)], [5, 100], 4)
+    (1, 0)
+    """
+    endless = [*phases[:-1], Phase(phases[-1].weights)]
+    if all(limits[place] is None for place in endless[-1].members):
+        whole = unfold(endless[:-1], limits, batch_size, redistribute=False) if len(endless) > 1 else None
+        if whole is None or whole.batches == sum(phase.batches or 0 for phase in endless[:-1]):
+            return None
+    fit = unfold(endless, limits, batch_size, redistribute=False).batches
+    before = sum(phase.batches or 0 for phase in phases[:-1])
+    asked = [*phases[:-1], Phase(phases[-1].weights, max(1, fit + 1 - before))]
+    needed = unfold(asked, [None] * len(limits), batch_size, redistribute=False).offsets_at(fit + 1)
+    return fit, next(place for place, limit in enumerate(limits) if limit is not None and needed[place] > limit)
+
+
 def shortfall(
     names: Sequence[str], phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int, fit: int
 ) -> str:

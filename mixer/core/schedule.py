@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +36,10 @@ class Closing:
     def offsets_at(self, batch: int) -> tuple[int, ...]:
         """Return what each member has given before its only batch (0) or after it (1)."""
         return self.items if batch else (0,) * len(self.items)
+
+    def exact_at(self, batch: int) -> tuple[Fraction, ...]:
+        """Return what `offsets_at` says: here nothing is rounded."""
+        return tuple(map(Fraction, self.offsets_at(batch)))
 
     def carries_at(self, batch: int) -> tuple[int, ...]:  # noqa: ARG002 -- as an `Allocation` is asked
         """Return what each member is owed: nothing, as all debts end with it."""
@@ -136,6 +141,15 @@ class Schedule:
         for member, carry in zip(segment.members, owed, strict=True):
             carries[member] = carry
         return tuple(carries)
+
+    def exact_items(self) -> tuple[Fraction, ...]:
+        """Return the exact share of each dataset in items of the whole run; what they get is whole items near it."""
+        exact = [Fraction(0)] * self.datasets
+        for segment in self.segments:
+            items = segment.rule.exact_at(segment.batches)
+            for member, share in zip(segment.members, items, strict=True):
+                exact[member] += share
+        return tuple(exact)
 
 
 def single(allocation: Allocation, *, batches: int) -> Schedule:

@@ -179,6 +179,6 @@ def test_huge_weights_are_shown_whole(tmp_path: Path) -> None:
     datasets = config_values(tmp_path)["datasets"]
     datasets["web"]["weight"] = 10**30 + 1
     value = planned(tmp_path, datasets=datasets)
-    assert value["datasets"][0]["weight"] == 10**30 + 1
+    assert value["datasets"][0]["weights"] == [10**30 + 1]
     assert f"{10**30 + 1:,}" in text(value)
     assert f"{(10**30 + 4) // 4:,} batches" in line(value, "Period")

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mixer.core.allocation import Allocation
-from mixer.core.exhaustion import Phase, Policy, batches_that_fit, resolve, unfold
+from mixer.core.exhaustion import Phase, Policy, batches_that_fit, largest, resolve, shortfall, unfold
 from mixer.core.schedule import Closing
 from mixer.errors import NotEnoughDataError
 
@@ -223,3 +223,38 @@ def test_a_phase_without_datasets_is_refused() -> None:
 def test_redistribute_over_nothing_at_all_is_refused() -> None:
     with pytest.raises(NotEnoughDataError, match="not one batch"):
         resolve(["a"], [Phase((1,))], [0], 3, policy="redistribute")
+
+
+def test_what_is_short_is_told_with_numbers_and_ways_out() -> None:
+    text = shortfall(["web", "code"], [Phase((1, 1), 5)], [10, 3], 2, fit=3)
+    for part in (
+        "dataset 'code' runs out first",
+        "batch 3 needs its items up to 4",
+        "it has 3",
+        "fits is 3",
+        "1.7 times",
+    ):
+        assert part in text
+
+
+def test_an_empty_dataset_is_told_as_empty() -> None:
+    assert "and it is empty" in shortfall(["a"], [Phase((1,), 1)], [0], 2, fit=0)
+
+
+@given(runs(), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_the_end_that_the_data_sets_is_one_batch_before_someone_is_short(
+    run: tuple[Asked, list[int], int], endless: list[bool]
+) -> None:
+    phases, sizes, size = run
+    limits = [None if off else items for items, off in zip(sizes, endless, strict=False)]
+    found = largest(as_phases(phases), limits, size)
+    unbounded = [*phases[:-1], (phases[-1][0], None if found is not None else 20)]
+    made = by_hand(unbounded, limits, size, "stop")
+    if found is None:
+        assert len(made) == sum(batches or 0 for _, batches in unbounded)
+        return
+    fit, short = found
+    assert fit == len(made)
+    longer = [10**9 if place == short else limit for place, limit in enumerate(limits)]
+    assert limits[short] is not None
+    assert len(by_hand([*unbounded[:-1], (phases[-1][0], fit + 1)], longer, size, "stop")) >= fit

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixer.core.allocation import Allocation
+from mixer.core.exhaustion import Phase
+from mixer.core.passes import Passes
 from mixer.core.plan import Plan
 from mixer.core.schedule import single
 
@@ -12,8 +14,9 @@ from mixer.core.schedule import single
 def plan(weights: tuple[int, ...], batch_size: int, batches: int, batches_per_shard: int) -> Plan:
     return Plan(
         names=tuple(f"d{place}" for place in range(len(weights))),
-        weights=weights,
-        sizes=(10**12,) * len(weights),
+        passes=tuple(Passes(f"d{place}", 10**12) for place in range(len(weights))),
+        phases=(Phase(weights, batches),),
+        limits=(10**12,) * len(weights),
         batch_size=batch_size,
         batches_per_shard=batches_per_shard,
         batches_per_row_group=1,
