@@ -17,17 +17,28 @@ output: mixed
 # Rows in every batch: each batch has this many, divided among the datasets by their weights.
 batch_size: 512
 
-# Batches of the whole run. Leave it out with `on_exhausted: stop`.
+# Batches of the whole run (or its rows). Leave both out with `on_exhausted: stop` or `redistribute`.
 batches: 2_000
+# rows: 1_024_000
 
 # Batches in every Parquet file. The position is committed after each file, so a killed run loses at most one.
 batches_per_shard: 128
 
-# If a dataset has too few rows: `error` says so before anything is written,
-# `stop` ends the run after the last batch that every dataset can fill.
+# If a dataset has too few rows: `error` says so before anything is written, `stop` ends the run after the last batch
+# that every dataset can fill, `repeat` begins the dataset again, `redistribute` shares its part out among the others
+# until all rows are used.
 on_exhausted: error
 
-# Columns that say where each row comes from: _dataset, _row, _batch.
+# What random orders depend on (`shuffle: block` at a dataset).
+seed: 0
+
+# Instead of weights and `batches`: stretches of the run with weights of their own. Datasets go on where they were.
+# phases: [{batches: 1_000, weights: {web: 6, code: 3}}, {batches: 1_000, weights: {web: 1, books: 1}}]
+
+# Instead of weights: let them follow from the sizes of the datasets.
+# weights_by: {sizes: rows, temperature: 2, max_share: 40%}
+
+# Columns that say where each row comes from: _dataset, _row, _batch, and with `repeat` _epoch.
 lineage: true
 
 # zstd, snappy, lz4 or none. Only zstd takes a compression_level: 1 (the default) to 22.
@@ -40,6 +51,7 @@ compression: zstd
 # The order of the datasets matters: rows stand in it inside a batch, and it breaks ties.
 # A path is a Parquet file, a glob, a folder, or a list of these; a local path or a URL.
 # Credentials have no place here: they come from the environment, ~/.aws or fsspec's configuration.
+# Instead of a weight there may be a share, such as `share: 60%`.
 datasets:
   web:
     path: inputs/web/*.parquet

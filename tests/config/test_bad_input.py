@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.config.said import GOOD, REFUSED, TOP, message
+from tests.config.said import DATASET, GOOD, REFUSED, TOP, message
 
 STOP = "`on_exhausted: stop` to make as many as the data fills"
 PRODUCT = "(batch_size x batches_per_shard)"
@@ -25,14 +25,14 @@ BAD = {
         change("", "bach_size: 4\n"),
         [f"1: bach_size: unknown key; did you mean 'batch_size'? known keys are {TOP}"],
     ),
-    "key of a later version": (change("", "seed: 4\n"), [f"1: seed: unknown key; known keys are {TOP}"]),
+    "key of a later version": (change("", "curriculum: 4\n"), [f"1: curriculum: unknown key; known keys are {TOP}"]),
     "misspelt key is one mistake": (
         change("batch_size: 4", "batchsize: 4\n"),
         [f"2: batchsize: unknown key; did you mean 'batch_size'? known keys are {TOP}"],
     ),
     "unknown key of a dataset": (
         change("  web: {path: web.parquet, weight: 3}", "  web:\n    path: a\n    wieght: 3\n"),
-        ["8: datasets.web.wieght: unknown key; did you mean 'weight'? known keys are path, weight"],
+        [f"8: datasets.web.wieght: unknown key; did you mean 'weight'? known keys are {DATASET}"],
     ),
     "secret key": (
         change("", "aws_secret_access_key: hunter2\n"),
@@ -41,7 +41,7 @@ BAD = {
     "missing key": (change("batch_size: 4", ""), ["1: batch_size: missing; expected a positive whole number"]),
     "missing key of a dataset": (
         change("  web: {path: web.parquet, weight: 3}", "  web: {path: a}\n"),
-        ["6: datasets.web.weight: missing; expected a positive whole number"],
+        ["6: datasets.web.weight: missing; expected a positive whole number (or `share`: a percentage)"],
     ),
     "doubled key": (
         change("batch_size: 4", "batch_size: 4\nbatch_size: 5\n"),
@@ -84,8 +84,8 @@ BAD = {
         ["3: batches: expected at most 9,223,372,036,854,775,807 rows in all (batch_size x batches), found more"],
     ),
     "policy of a later version": (
-        change("", "on_exhausted: repeat\n"),
-        ["1: on_exhausted: expected 'error' or 'stop', found the text 'repeat'"],
+        change("", "on_exhausted: forget\n"),
+        ["1: on_exhausted: expected 'error', 'stop', 'repeat' or 'redistribute', found the text 'forget'"],
     ),
     "codec": (
         change("", "compression: gzip\n"),
@@ -198,7 +198,7 @@ BAD = {
     ),
     "merge key": (
         change("  web: {path: web.parquet, weight: 3}", "  web: {path: a, weight: 3, <<: {weight: 4}}\n"),
-        ["6: datasets.web['<<']: unknown key; known keys are path, weight"],
+        [f"6: datasets.web['<<']: unknown key; known keys are {DATASET}"],
     ),
     "tab": (
         change("batch_size: 4", "batch_size:\n\t4\n"),

@@ -78,9 +78,18 @@ def test_the_example_loads_and_explains_every_key() -> None:
 
 
 def test_what_the_example_leaves_out_in_comments_loads_too() -> None:
-    text = re.sub(r"^# ([a-z_]+: \S+)$", r"\1", example_config(), flags=re.MULTILINE)
-    config = parse_config(text, "example")
-    assert (config.compression_level, config.batches_per_row_group) == (1, 16)
+    text = re.sub(r"^# ([a-z_]+: \d\S*)$", r"\1", example_config(), flags=re.MULTILINE)
+    config = parse_config(text.replace("batches: 2_000\n", "", 1), "example")
+    assert (config.compression_level, config.batches_per_row_group, config.rows) == (1, 16, 1_024_000)
+    general, datasets = re.sub(r"^# (phases: .*)$", r"\1", example_config(), flags=re.MULTILINE).split("\ndatasets:")
+    bare = re.sub(r"^    weight: .*\n", "", datasets, flags=re.MULTILINE)
+    config = parse_config(general.replace("\nbatches: 2_000", "") + "\ndatasets:" + bare, "example")
+    assert config.phases is not None
+    assert [phase.batches for phase in config.phases] == [1000, 1000]
+    by = re.sub(r"^# (weights_by: .*)$", r"\1", example_config(), flags=re.MULTILINE).split("\ndatasets:")[0]
+    config = parse_config(by + "\ndatasets:" + bare, "example")
+    assert config.weights_by is not None
+    assert config.weights_by.max_share == "40%"
 
 
 def test_the_schema_describes_and_bounds_every_field() -> None:
@@ -90,5 +99,5 @@ def test_the_schema_describes_and_bounds_every_field() -> None:
     for name, field in {**schema["properties"], **schema["$defs"]["DatasetConfig"]["properties"]}.items():
         assert len(field["description"]) > 10, name
         numbers = [part for part in [field, *field.get("anyOf", [])] if part.get("type") == "integer"]
-        assert all(part["minimum"] == 1 for part in numbers), name
-    assert list(schema["$defs"]) == ["DatasetConfig"]
+        assert all(part["minimum"] == (0 if name == "seed" else 1) for part in numbers), name
+    assert set(schema["$defs"]) == {"DatasetConfig", "PhaseConfig", "WeightsBy"}
