@@ -17,8 +17,8 @@ datasets:
   code: {path: [a.parquet, b/], weight: 1}
 """
 TOP = (
-    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, lineage, compression, "
-    "compression_level, batches_per_row_group, datasets"
+    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, lineage, "
+    "compression, compression_level, batches_per_row_group, datasets"
 )
 DATASET = "path, weight, share, shuffle, max_rows, max_epochs"
 REFUSED = (
