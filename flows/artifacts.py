@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from mixer.core.commits import LOG_PREFIX, Commit
 from mixer.core.plan import Plan
@@ -25,6 +26,7 @@ _NAME_CHARACTERS_MAX = 60
 _SLUG_CHARACTERS_MAX = 48
 _EXACT_IN_BROWSERS = 2**53
 _EXACT_DIGITS_MAX = 24
+_PHASES_MAX = 8
 
 Row = dict[str, str | int]
 
@@ -56,7 +58,7 @@ def artifact_key(output: str, fingerprint: str) -> str:
     return "-".join(part for part in ("mixer", slug, digest) if part)
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: int | Fraction, whole: int) -> str:
     """Return a share in exact arithmetic, rounded to four decimals.
 
     >>> percent(2, 3), percent(0, 0), percent(10**30, 4 * 10**30)
@@ -95,13 +97,14 @@ def shown_bytes(size_bytes: int) -> str:
 def state_table(view: RunView, commit: Commit) -> list[Row]:
     """Return the state after a commit as a table: the whole run first, then its datasets as far as there is room."""
     plan = view.plan
-    rows_so_far = (commit.first_batch + commit.batches) * plan.batch_size
+    done = commit.first_batch + commit.batches
+    exact = plan.schedule.exact_at(done)
+    rows_so_far = sum(commit.state["offsets"].values())
     table = [
         _row(commit.shard, "(all)", commit.rows, size=commit.bytes, offset=rows_so_far, carry=0, shares=("", "")),
     ]
-    total = sum(plan.weights)
     room = TABLE_BYTES_MAX - _json_bytes(table[0]) - _json_bytes(_row(commit.shard, "", 0)) - _NAME_CHARACTERS_MAX
-    for number, (name, weight) in enumerate(zip(plan.names, plan.weights, strict=True)):
+    for number, (name, asked) in enumerate(zip(plan.names, exact, strict=True)):
         offset = commit.state["offsets"][name]
         row = _row(
             commit.shard,
@@ -109,7 +112,7 @@ def state_table(view: RunView, commit: Commit) -> list[Row]:
             commit.counts[name],
             offset=offset,
             carry=commit.state["remainder_carry"][name],
-            shares=(percent(weight, total), percent(offset, rows_so_far)),
+            shares=(percent(asked, rows_so_far), percent(offset, rows_so_far)),
         )
         room -= _json_bytes(row)
         if room < 0:
@@ -151,11 +154,13 @@ def state_text(view: RunView, commit: Commit, *, unseen_shards: range = range(0)
         unseen_shards: Shards before it that were committed faster than they could be shown.
     """
     plan = view.plan
+    done = commit.first_batch + commit.batches
+    unit = shown_number(plan.schedule.unit_at(done))
     text = (
         f"**Shard {commit.shard} is committed**, the {commit.shard + 1:,}. of {plan.shard_count:,}: "
         f"{commit.rows:,} rows, {shown_bytes(commit.bytes)} in `{commit.path}`, sha256 `{commit.sha256[:16]}…`.\n\n"
-        f"`{view.output}` goes on with batch {commit.first_batch + commit.batches:,} of {plan.batches:,}. "
-        f"*offset*: rows that were taken so far. *carry*: what the mix owes a dataset, in units of 1/{_sum(plan)} row."
+        f"`{view.output}` goes on with batch {done:,} of {plan.batches:,}. "
+        f"*offset*: rows that were taken so far. *carry*: what the mix owes a dataset, in units of 1/{unit} row."
     )
     if unseen_shards:
         text += (
@@ -184,12 +189,13 @@ def report_text(view: RunView, ending: Ending) -> str:
     """Return the report on a flow run that is over, in Markdown."""
     plan, last, error = view.plan, ending.last, ending.error
     shards, batches = (last.shard + 1, last.first_batch + last.batches) if last else (0, 0)
+    state = last.state if last else plan.state_at(0)
     lines = [
         f"# {_headline(ending)}",
         "",
         f"- output: `{view.output}`",
         f"- shards: {shards:,} of {plan.shard_count:,}",
-        f"- batches: {batches:,} of {plan.batches:,}; rows: {batches * plan.batch_size:,} of {plan.rows:,}",
+        f"- batches: {batches:,} of {plan.batches:,}; rows: {sum(state['offsets'].values()):,} of {plan.rows:,}",
         f"- chain head: `{ending.head}`",
         f"- this flow run took {ending.seconds:,.0f} s",
         "",
@@ -200,10 +206,10 @@ def report_text(view: RunView, ending: Ending) -> str:
         lines += ["```", text[:_ERROR_CHARACTERS_MAX].replace("```", "'''"), "```", ""]
     if not ending.finished:
         lines += ["What is committed stays. Run it again to go on from there.", ""]
-    lines += ["| dataset | weight | asked | realised | taken | of |", "|---|---:|---:|---:|---:|---:|"]
+    lines += ["| dataset | weights | asked | realised | taken | of |", "|---|---:|---:|---:|---:|---:|"]
     text = "\n".join(lines)
     room = TEXT_BYTES_MAX - len(text.encode())
-    return text + _dataset_lines(view, (last.state if last else plan.state_at(0))["offsets"], room)
+    return text + _dataset_lines(plan, batches, state["offsets"], room)
 
 
 def _headline(ending: Ending) -> str:
@@ -212,17 +218,19 @@ def _headline(ending: Ending) -> str:
     return "Finished" if ending.finished else "Stopped when asked to"
 
 
-def _dataset_lines(view: RunView, offsets: Mapping[str, int], room: int) -> str:
+def _dataset_lines(plan: Plan, batches: int, offsets: Mapping[str, int], room: int) -> str:
     """Return a table's lines, a dataset each, in `room` bytes."""
-    plan = view.plan
-    total, rows = sum(plan.weights), sum(offsets.values())
+    # Before anything was made, what is asked is told of the whole run.
+    exact = plan.schedule.exact_at(batches or plan.batches)
+    asked_rows, rows = sum(exact), sum(offsets.values())
     room -= _MORE_BYTES
     text = "\n"
-    for number, (name, weight, size) in enumerate(zip(plan.names, plan.weights, plan.sizes, strict=True)):
+    for number, (name, asked, size) in enumerate(zip(plan.names, exact, plan.sizes, strict=True)):
         offset = offsets[name]
         shown = shown_name(name).replace("|", "\\|")
-        shares = f"{percent(weight, total)} | {percent(offset, rows)}"
-        line = f"| {shown} | {shown_number(weight)} | {shares} | {offset:,} | {size:,} |\n"
+        weights = " / ".join(str(shown_number(phase.weights[number])) for phase in plan.phases[:_PHASES_MAX])
+        shares = f"{percent(asked, int(asked_rows))} | {percent(offset, rows)}"
+        line = f"| {shown} | {weights} | {shares} | {offset:,} | {size:,} |\n"
         room -= len(line.encode())
         if room < 0:
             return f"{text}\n… and {len(plan.names) - number:,} more datasets.\n"
@@ -237,10 +245,6 @@ def shown_name(name: str) -> str:
     ('web', 60)
     """
     return name if len(name) <= _NAME_CHARACTERS_MAX else name[: _NAME_CHARACTERS_MAX - 1] + "…"
-
-
-def _sum(plan: Plan) -> str | int:
-    return shown_number(sum(plan.weights))
 
 
 def _json_bytes(row: Row) -> int:

@@ -85,7 +85,7 @@ def _dataset(planned: Planned, place: int) -> dict[str, Any]:
     name, rows = plan.names[place], plan.sizes[place]
     inventory = planned.inventories[name]
     taken = plan.schedule.offsets_at(plan.batches)[place]
-    exact = plan.schedule.exact_items()[place]
+    exact = plan.schedule.exact_at(plan.batches)[place]
     limit = plan.limits[place]
     return {
         "name": name,

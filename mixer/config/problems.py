@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mixer.config.fields import PROBLEM, DatasetConfig, PhaseConfig, WeightsBy
 from mixer.config.models import PROBLEMS, MixConfig
@@ -90,8 +90,8 @@ def dotted(path: Path) -> str:
 
 
 def _known(path: Path) -> Sequence[str]:
-    inner = {"datasets": DatasetConfig, "phases": PhaseConfig, "weights_by": WeightsBy}
-    return list((inner[str(path[0])] if len(path) > 1 else MixConfig).model_fields)
+    models: dict[object, type[BaseModel]] = {"datasets": DatasetConfig, "phases": PhaseConfig, "weights_by": WeightsBy}
+    return list((models[path[0]] if len(path) > 1 else MixConfig).model_fields)
 
 
 def _meant(path: Path) -> str | None:

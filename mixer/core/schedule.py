@@ -142,14 +142,23 @@ class Schedule:
             carries[member] = carry
         return tuple(carries)
 
-    def exact_items(self) -> tuple[Fraction, ...]:
-        """Return the exact share of each dataset in items of the whole run; what they get is whole items near it."""
+    def exact_at(self, batch: int) -> tuple[Fraction, ...]:
+        """Return the exact share of each dataset in the items before `batch`; what it got is a whole number near it.
+
+        >>> single(Allocation((3, 2, 1), 4), batches=10).exact_at(1)
+        (Fraction(2, 1), Fraction(4, 3), Fraction(2, 3))
+        """
         exact = [Fraction(0)] * self.datasets
         for segment in self.segments:
-            items = segment.rule.exact_at(segment.batches)
+            items = segment.rule.exact_at(max(0, min(batch - segment.first_batch, segment.batches)))
             for member, share in zip(segment.members, items, strict=True):
                 exact[member] += share
         return tuple(exact)
+
+    def unit_at(self, batch: int) -> int:
+        """Return W, in whose parts of an item the carries before `batch` are: the sum of the weights there."""
+        rule = self._segment_before(batch).rule
+        return rule.total if isinstance(rule, Allocation) else 1
 
 
 def single(allocation: Allocation, *, batches: int) -> Schedule:

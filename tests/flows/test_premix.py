@@ -182,6 +182,7 @@ def test_a_config_is_the_same_after_its_way_through_the_server(config: MixConfig
 def test_weights_beyond_64_bits_pass_through_the_server(tmp_path: Path, api: SyncPrefectClient) -> None:
     plain = mix_config(tmp_path)
     datasets = {
-        name: dataset.model_copy(update={"weight": dataset.weight * 10**30}) for name, dataset in plain.datasets.items()
+        name: dataset.model_copy(update={"weight": (dataset.weight or 0) * 10**30})
+        for name, dataset in plain.datasets.items()
     }
     assert run(plain.model_copy(update={"datasets": datasets})).finished

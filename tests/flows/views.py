@@ -5,6 +5,8 @@ from __future__ import annotations
 from flows.artifacts import RunView
 from mixer.core.allocation import Allocation
 from mixer.core.commits import Commit
+from mixer.core.exhaustion import Phase
+from mixer.core.passes import Passes
 from mixer.core.plan import Plan
 from mixer.core.schedule import single
 
@@ -16,8 +18,9 @@ def view_of(
     allocation = Allocation(tuple(weights.values()), batch_size)
     plan = Plan(
         names=tuple(weights),
-        weights=tuple(weights.values()),
-        sizes=(batches * batch_size,) * len(weights),
+        passes=tuple(Passes(name, batches * batch_size) for name in weights),
+        phases=(Phase(tuple(weights.values()), batches),),
+        limits=(batches * batch_size,) * len(weights),
         batch_size=batch_size,
         batches_per_shard=batches_per_shard,
         batches_per_row_group=1,
