@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo
+from mixer.storage.leftovers import Leftover, find_leftovers, hold, remove_leftover
 from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -123,6 +124,18 @@ class LocalStore:
                 return None
             return None if path.is_dir() else _info(name, found)
 
+    def leftovers(self) -> list[Leftover]:
+        """Return what lies unfinished in this store, sorted by name: of writers at work, and of killed ones."""
+        folder = self.root / TEMPORARY_FOLDER
+        with _told("list", folder):
+            return list(find_leftovers(folder, TEMPORARY_FOLDER))
+
+    def remove_leftover(self, name: str) -> bool:
+        """Remove one of `leftovers`, unless a writer is at work on it; return whether it is gone."""
+        path = self.root / TEMPORARY_FOLDER / check_name(name.removeprefix(TEMPORARY_FOLDER))
+        with _told("delete", path):
+            return remove_leftover(path)
+
     def _path(self, name: str) -> Path:
         return self.root / check_name(name)
 
@@ -147,15 +160,18 @@ class LocalStore:
         """Yield a new file that durably holds `data`, and remove it afterwards, whatever happens."""
         folder = self.root / TEMPORARY_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / uuid.uuid4().hex
-        try:
+        while True:
+            path = folder / uuid.uuid4().hex
             with path.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
+                try:
+                    if hold(file):
+                        file.write(data)
+                        file.flush()
+                        os.fsync(file.fileno())
+                        yield path
+                        return
+                finally:
+                    path.unlink(missing_ok=True)
 
 
 def _link(temporary: Path, path: Path) -> bool:
