@@ -8,7 +8,7 @@ told that the name is another's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
@@ -150,10 +150,10 @@ class RemoteStore(ABC):
         """Return one try of an upload, which says whether the condition was met; may refuse `data` at once."""
 
     @abstractmethod
-    def _page(self, prefix: str, after: str, token: str | None) -> tuple[list[ObjectInfo], str | None]:
+    def _page(self, prefix: str, after: str, token: str | None) -> tuple[Iterable[ObjectInfo], str | None]:
         """Return objects whose keys begin with `prefix`, all that follow `after` among them, and the next page's token.
 
-        Objects up to `after` may be among them too, where the store cannot begin there. `after` may lie before `prefix`.
+        Objects up to `after` may be among them as well, if the store cannot begin there; it may lie before `prefix`.
         """
 
     @abstractmethod
