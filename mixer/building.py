@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from mixer import planning
-from mixer.checking import check_against_plan
+from mixer.checking import check_against_plan, check_commit
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.commits import Commit
@@ -27,6 +27,7 @@ from mixer.errors import FencedError, OutputError, StoreError
 from mixer.log import CommitLog, LogWriter, Tail, take_over
 from mixer.planning import Planned
 from mixer.publishing import dataset_card, manifest
+from mixer.records import read_record
 from mixer.shards import WriterSettings
 from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
@@ -252,15 +253,15 @@ def start(config: MixConfig, *, allow_repack: bool = False) -> OpenRun:
         FencedError: Other starts of this run were faster.
     """
     store = open_store(config.output)
-    data = store.get(commits.RUN_NAME)
+    data = read_record(store, commits.RUN_NAME)
     if data is None:
         planned = planning.plan(config)
         refuse_foreign(store)
-        probe_create_only(store)
+        _probe(store)
         data = planning.run_file(planned)
         if not store.create(commits.RUN_NAME, data):
             # Somebody else started at this very moment; theirs is the run, if it is the same one.
-            data = store.get(commits.RUN_NAME) or b""
+            data = read_record(store, commits.RUN_NAME) or b""
     run = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
     planned = planning.check_same(run, config, allow_repack=allow_repack)
     return _open(store, planned, uuid.uuid4().hex, expected_owner=None)
@@ -298,6 +299,16 @@ def _open(store: Store, planned: Planned, owner: str, *, expected_owner: str | N
     return OpenRun(store, planned, writer, tail)
 
 
+def _probe(store: Store) -> None:
+    """Prove that `store` can hold a run, unless there is one by now: then whoever made it has proved it."""
+    try:
+        probe_create_only(store)
+    except OutputError:
+        # Where there is a run, `gc` removes what probes have left, and so it may have failed for that reason only.
+        if store.stat(commits.RUN_NAME) is None:
+            raise
+
+
 def refuse_foreign(store: Store) -> None:
     """Check that a new run may begin in `store`.
 
@@ -321,7 +332,7 @@ def existing(output: str) -> tuple[Store, Planned]:
         CorruptionError: Its definition is damaged.
     """
     store = open_store(output)
-    data = store.get(commits.RUN_NAME)
+    data = read_record(store, commits.RUN_NAME)
     if data is None:
         raise OutputError(
             f"{store.url}: no run of mixer here, {commits.RUN_NAME} is missing; is this the right output?"
@@ -386,4 +397,6 @@ def status(output: str) -> RunSummary:
     """
     store, run = existing(output)
     tail = CommitLog(store, run.run).tail()
+    if tail.commit is not None:
+        check_commit(run.plan, tail.commit, f"{store.url}: commit of shard {tail.commit.shard}")
     return _summary(store, run, tail.commit, tail.head, finished=tail.final is not None)

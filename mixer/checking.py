@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError
@@ -30,13 +34,35 @@ def check_commit(plan: Plan, commit: Commit, where: str) -> None:
             raise CorruptionError(f"{where}: the plan says {what} {expected}, the commit says {found}")
 
 
+def check_final(plan: Plan, payload: Mapping[str, Any], last: Commit | None, where: str) -> None:
+    """Check the payload of a ``final`` slot, and that it comes after the plan's last shard.
+
+    Raises:
+        CorruptionError: It is not what the plan ends with.
+    """
+    expected = commits.final_payload(
+        prev=payload.get("prev", ""),
+        shards=plan.shard_count,
+        batches=plan.batches,
+        rows=plan.rows,
+        state=plan.state_at(plan.batches),
+    )
+    if payload != expected:
+        raise CorruptionError(f"{where}: the plan ends with {expected}, the log with {dict(payload)}")
+    if last is None or last.shard != plan.shard_count - 1:
+        after = "none" if last is None else f"shard {last.shard}"
+        raise CorruptionError(f"{where}: finishes the run of {plan.shard_count} shards after {after}")
+
+
 def check_against_plan(store: Store, plan: Plan, tail: Tail) -> None:
-    """Check the newest commit against the plan, and its shard's length against the commit.
+    """Check the newest commit and the end against the plan, and the newest shard's length against its commit.
 
     Raises:
         CorruptionError: They differ; the message shows both.
     """
     commit = tail.commit
+    if tail.final is not None:
+        check_final(plan, tail.final, commit, f"{store.url}: the end of the commit log")
     if commit is None:
         return
     check_commit(plan, commit, f"{store.url}: commit of shard {commit.shard}")

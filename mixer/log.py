@@ -21,6 +21,7 @@ import pyarrow as pa
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.errors import CorruptionError, FencedError, StoreError
+from mixer.records import RECORD_BYTES_MAX, read_record
 from mixer.storage import Store
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class CommitLog:
             CorruptionError: It is missing or damaged.
         """
         name = commits.slot_name(number)
-        data = self.store.get(name)
+        data = read_record(self.store, name)
         if data is None:
             raise CorruptionError(f"{self.store.url}/{name}: missing, though later slots exist; restore it from a copy")
         return commits.decode_slot(data, number, f"{self.store.url}/{name}")
@@ -78,13 +79,17 @@ class CommitLog:
         stop = self.next_slot()
         number = 0
         while number < stop:
-            name = f"{commits.CHECKPOINT_PREFIX}{number + CHECKPOINT_SLOTS:012d}.json"
-            data = self.store.get(name) if number + CHECKPOINT_SLOTS <= stop else None
+            name = commits.checkpoint_name(number + CHECKPOINT_SLOTS)
+            data = read_record(self.store, name) if number + CHECKPOINT_SLOTS <= stop else None
             if data is None:
                 block = [(slot.kind, slot.payload) for slot in self.slots(number, min(stop, number + CHECKPOINT_SLOTS))]
             else:
-                entries = commits.unsealed(data, f"{self.store.url}/{name}")["slots"]
-                block = [(entry["kind"], entry["payload"]) for entry in entries]
+                first, block = commits.decode_checkpoint(data, f"{self.store.url}/{name}")
+                if (first, len(block)) != (number, CHECKPOINT_SLOTS):
+                    raise CorruptionError(
+                        f"{self.store.url}/{name}: expected {CHECKPOINT_SLOTS} slots from slot {number}, found "
+                        f"{len(block)} from slot {first}; delete it, readers then take the log itself"
+                    )
             yield from block
             number += CHECKPOINT_SLOTS
 
@@ -117,7 +122,12 @@ class CommitLog:
             CorruptionError: A slot is missing, or something else than slots lies in the log.
         """
         checkpoints = self.store.list(commits.CHECKPOINT_PREFIX)
-        known = int(checkpoints[-1].name.rpartition("/")[2].removesuffix(".json")) if checkpoints else 0
+        known = commits.checkpoint_stop(checkpoints[-1].name) if checkpoints else 0
+        if known is None:
+            raise CorruptionError(
+                f"{self.store.url}/{checkpoints[-1].name}: expected checkpoints only beside it; remove what does not "
+                f"belong there"
+            )
         # The last slot that the checkpoint names is listed again: a checkpoint without its log is no log.
         start = max(0, known - 1)
         listed = self.store.list(commits.LOG_PREFIX, after=commits.slot_name(start - 1) if start else "")
@@ -234,12 +244,13 @@ class LogWriter:
         stop = self.next_slot
         start = stop - CHECKPOINT_SLOTS
         known = {slot.number: slot for slot in self.recent}
-        name = f"{commits.CHECKPOINT_PREFIX}{stop:012d}.json"
+        name = commits.checkpoint_name(stop)
         try:
             slots = [known.get(number) or self.log.slot(number) for number in range(start, stop)]
             entries = [{"kind": slot.kind, "payload": slot.payload} for slot in slots]
             data = commits.sealed({"format": commits.FORMAT, "first_slot": start, "head": self.head, "slots": entries})
-            self.log.store.put(name, data)
+            if len(data) <= RECORD_BYTES_MAX:
+                self.log.store.put(name, data)
         except StoreError as error:
             # Derived, and never believed without the log: the run is whole without it.
             log.warning("checkpoint not written name=%s error=%s", name, error)

@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.building import existing
-from mixer.checking import check_commit
+from mixer.checking import check_commit, check_final
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import sha256_hex
 from mixer.errors import CorruptionError
 from mixer.planning import Planned
 from mixer.publishing import manifest
+from mixer.records import read_record
 from mixer.shards import footer
 from mixer.storage import ObjectInfo, Store
 
 READERS = 4
 """Objects that are read at once; each shard among them is in memory."""
+_MOST_MISSING = 1000
+"""Missing slots that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
         log = _Log(store, run)
         log.read(objects, readers)
         problems = list(log.problems)
-        found = readers.map(lambda commit: _shard_problems(store, run, commit), log.commits)
+        found = readers.map(partial(_shard_problems, store, run), log.commits)
         for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
             problems += wrong
             if on_object is not None:
@@ -109,7 +113,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
     return VerifyReport(
         output=output,
         run=run.run[:12],
-        slots=len(log.slots),
+        slots=log.stop,
         shards=len(log.commits),
         rows=sum(commit.rows for commit in log.commits),
         bytes=sum(commit.bytes for commit in log.commits),
@@ -126,8 +130,10 @@ class _Log:
 
     store: Store
     run: Planned
-    slots: dict[int, Slot | None] = field(default_factory=dict)
-    """Every slot by number; None if it is damaged or missing."""
+    slots: dict[int, Slot] = field(default_factory=dict)
+    """Every undamaged slot by number."""
+    stop: int = 0
+    """One past the last slot, damaged or not."""
     commits: list[Commit] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     head: str | None = None
@@ -137,37 +143,50 @@ class _Log:
     def read(self, objects: Mapping[str, ObjectInfo], readers: ThreadPoolExecutor) -> None:
         """Read and check every slot."""
         names = [name for name in objects if name.startswith(commits.LOG_PREFIX)]
-        numbers = {name: _number(name) for name in names}
+        numbers = {name: commits.slot_number(name) for name in names}
         for name in (name for name in names if numbers[name] is None):
             self._report(name, "expected slots only in the commit log; remove what does not belong there")
         known = sorted(number for number in numbers.values() if number is not None)
-        fetched = readers.map(self.store.get, map(commits.slot_name, known))
-        data = dict(zip(known, fetched, strict=True))
         self.head = self.run.run
         opening: Slot | None = None
-        for number in range(known[-1] + 1 if known else 0):
-            slot = self._decode(number, data.get(number))
-            self.slots[number] = slot
-            if slot is None:
-                self.head = None
-                opening = None
+        for number, slot in zip(known, readers.map(self._slot, known), strict=True):
+            if number > self.stop:
+                self._report_missing(self.stop, number)
+            if number > self.stop or isinstance(slot, Problem):
+                self.head = opening = None
+            self.stop = number + 1
+            if isinstance(slot, Problem):
+                self.problems.append(slot)
                 continue
+            self.slots[number] = slot
             opening = self._check_owner(slot, opening)
             self._check_payload(slot)
 
     def _report(self, name: str, problem: str) -> None:
         self.problems.append(Problem(f"{self.store.url}/{name}", problem))
 
-    def _decode(self, number: int, data: bytes | None) -> Slot | None:
+    def _report_missing(self, start: int, stop: int) -> None:
+        """Report the slots ``[start, stop)``: each one, but of a gap as wide as no log has, the gap."""
+        if stop - start > _MOST_MISSING:
+            through = commits.slot_name(stop - 1)
+            self._report(
+                commits.slot_name(start),
+                f"missing, and all to {through}, though a later slot exists; restore them from a copy, or remove it",
+            )
+            return
+        for number in range(start, stop):
+            self._report(commits.slot_name(number), "missing, though later slots exist; restore it from a copy")
+
+    def _slot(self, number: int) -> Slot | Problem:
         name = commits.slot_name(number)
-        if data is None:
-            self._report(name, "missing, though later slots exist; restore it from a copy")
-            return None
+        where = f"{self.store.url}/{name}"
         try:
-            return commits.decode_slot(data, number, "slot")
+            data = read_record(self.store, name)
+            if data is None:
+                return Problem(where, "gone since it was listed; restore it from a copy")
+            return commits.decode_slot(data, number, where)
         except CorruptionError as error:
-            self._report(name, str(error).removeprefix("slot: "))
-            return None
+            return Problem(where, str(error).removeprefix(f"{where}: "))
 
     def _check_owner(self, slot: Slot, opening: Slot | None) -> Slot | None:
         """Check who wrote `slot`; return the ``open`` slot that is in force after it, None if it is not known."""
@@ -210,41 +229,28 @@ class _Log:
             self._report(name, str(error).removeprefix("commit: "))
             return
         expected = self.commits[-1].shard + 1 if self.commits else 0
-        if commit.shard != expected and self.slots.get(slot.number - 1) is not None:
+        if commit.shard != expected and slot.number - 1 in self.slots:
             self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
         self.commits.append(commit)
 
     def _check_final(self, name: str, slot: Slot) -> None:
-        plan = self.run.plan
-        expected = commits.final_payload(
-            prev=slot.payload.get("prev", ""),
-            shards=plan.shard_count,
-            batches=plan.batches,
-            rows=plan.rows,
-            state=plan.state_at(plan.batches),
-        )
-        if slot.payload != expected:
-            self._report(name, f"the plan ends with {expected}, the log with {dict(slot.payload)}")
-        last = self.commits[-1].shard if self.commits else -1
-        if last != plan.shard_count - 1:
-            self._report(name, f"finishes the run of {plan.shard_count} shards after shard {last}")
-
-
-def _number(name: str) -> int | None:
-    """Return the number of the slot whose object is called `name`; None if it is none."""
-    text = name.removeprefix(commits.LOG_PREFIX).removesuffix(".json")
-    number = int(text) if text.isascii() and text.isdigit() else -1
-    return number if number >= 0 and commits.slot_name(number) == name else None
+        last = self.commits[-1] if self.commits else None
+        try:
+            check_final(self.run.plan, slot.payload, last, "final")
+        except CorruptionError as error:
+            self._report(name, str(error).removeprefix("final: "))
 
 
 def _shard_problems(store: Store, run: Planned, commit: Commit) -> list[Problem]:
     """Return what is wrong with the shard of `commit`; it is read whole."""
     where = f"{store.url}/{commit.path}"
-    data = store.get(commit.path)
+    info = store.stat(commit.path)
+    # Before it is read: what lies there may be of any size.
+    if info is not None and info.bytes != commit.bytes:
+        return [Problem(where, f"expected {commit.bytes} bytes, found {info.bytes}; restore it from a copy")]
+    data = store.get(commit.path) if info is not None else None
     if data is None:
         return [Problem(where, "missing, though the log names it; restore it from a copy")]
-    if len(data) != commit.bytes:
-        return [Problem(where, f"expected {commit.bytes} bytes, found {len(data)}; restore it from a copy")]
     if (found := sha256_hex(data)) != commit.sha256:
         return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
     return [Problem(where, problem) for problem in _parquet_problems(run, commit, data)]
@@ -280,27 +286,32 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
             continue
         where, remedy = f"{store.url}/{name}", "delete it, readers then take the log itself"
         try:
-            content = commits.unsealed(store.get(name) or b"", "checkpoint")
-            first, entries = content["first_slot"], content["slots"]
-            slots = [log.slots[number] for number in range(first, first + len(entries))]
-        except (CorruptionError, KeyError, TypeError) as error:
-            yield Problem(where, f"not a checkpoint of this log ({type(error).__name__}: {error}); {remedy}")
+            first, copies = commits.decode_checkpoint(read_record(store, name) or b"", "checkpoint")
+        except CorruptionError as error:
+            yield Problem(where, f"not a checkpoint of this log ({error}); {remedy}")
             continue
-        copied = [{"kind": slot.kind, "payload": slot.payload} for slot in slots if slot is not None]
-        if len(copied) == len(entries) and copied != entries:
+        if not 0 <= first <= first + len(copies) == commits.checkpoint_stop(name) <= log.stop:
+            found = f"found {len(copies)} slots from {first}, and the log has {log.stop}"
+            yield Problem(where, f"not a checkpoint of this log ({found}); {remedy}")
+        elif any(
+            number in log.slots and (log.slots[number].kind, log.slots[number].payload) != copy
+            for number, copy in enumerate(copies, first)
+        ):
             yield Problem(where, f"says otherwise than the log; {remedy}")
 
 
 def _manifest_problems(store: Store, run: Planned, log: _Log) -> Iterator[Problem]:
     """Yield why the manifest is not the one that the log gives."""
-    data, where = store.get(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
+    info, where = store.stat(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
     if not log.finished:
-        if data is not None:
+        if info is not None:
             yield Problem(where, "there already, though the run is not finished; remove it")
-    elif data is None:
+    elif info is None:
         yield Problem(where, "missing, though the run is finished; `mixer run` writes it again")
-    elif not log.problems and data != manifest(run, log.commits, log.head or ""):
-        yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
+    elif not log.problems:
+        expected = manifest(run, log.commits, log.head or "")
+        if info.bytes != len(expected) or store.get(commits.MANIFEST_NAME) != expected:
+            yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
 
 
 def _orphans(objects: Iterable[str], shards: Iterable[Commit]) -> tuple[str, ...]:

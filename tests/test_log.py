@@ -264,7 +264,7 @@ def test_readers_of_everything_read_checkpoints_and_only_the_slots_behind_them(
     store: MemoryStore, commit_log: CommitLog, small_checkpoints: int
 ) -> None:
     add_shards(opened(commit_log, "one"), 0, 11)
-    counting = CrashingStore(store, verbs={"get"})
+    counting = CrashingStore(store, verbs={"get", "get_range"})
     expected = commit_log.commits()
     assert CommitLog(counting, GENESIS).commits() == expected
     assert [operation.name.split("/")[1] for operation in counting.operations] == ["checkpoints"] * 2 + ["log"] * 2
