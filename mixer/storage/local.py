@@ -19,6 +19,7 @@ from pathlib import Path
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo
 from mixer.storage.leftovers import Leftover, find_leftovers, hold, remove_leftover
+from mixer.storage.probing import ACCEPT, RISK
 from mixer.storage.retry import RetryPolicy
 from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range
 
@@ -208,8 +209,8 @@ def _link(temporary: Path, path: Path) -> bool:
         if error.errno not in _NO_LINKS:
             raise
         raise OutputError(
-            f"cannot create {path}: this file system refuses hard links ({error.strerror}), without which two runs"
-            " could overwrite each other's shards; choose an output on another one (ext4, xfs, btrfs, NFS) or in S3"
+            f"cannot create {path}: this file system refuses hard links ({error.strerror}), without which {RISK};"
+            f" choose an output on another one (ext4, xfs, btrfs, NFS) or in a bucket, {ACCEPT}"
         ) from error
     return True
 
