@@ -168,8 +168,7 @@ class OpenRun:
                         break
                     pending = committer.submit(self._commit, *shard_and_data)
             finally:
-                # Also when something failed: what is under way may still become part of the run, and is heard of.
-                settle()
+                settle()  # also when something failed: what is under way may become part of the run, and is heard of
 
     def _open_sources(self) -> dict[str, Source]:
         if not self._sources:
@@ -300,11 +299,10 @@ def _open(store: Store, planned: Planned, owner: str, *, expected_owner: str | N
 
 
 def _probe(store: Store) -> None:
-    """Prove that `store` can hold a run, unless there is one by now: then whoever made it has proved it."""
     try:
         probe_create_only(store)
     except OutputError:
-        # Where there is a run, `gc` removes what probes have left, and so it may have failed for that reason only.
+        # Who made a run meanwhile has proved the store, and `gc` may have removed the probe's object.
         if store.stat(commits.RUN_NAME) is None:
             raise
 
