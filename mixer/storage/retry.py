@@ -116,8 +116,10 @@ def remote_errors() -> tuple[type[Exception], ...]:
     aiohttp, botocore, parsers = (
         importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
     )
-    # Neither botocore's errors nor all of aiohttp's are OSErrors.
-    return (OSError, aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
+    # Neither botocore's errors nor all of aiohttp's are OSErrors; a reply whose numbers or times were hurt on their way
+    # comes out of botocore as a bare ValueError.
+    clients = (aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
+    return (OSError, *clients, ValueError)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -135,9 +137,9 @@ def is_transient(error: BaseException) -> bool:
         return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
     if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
         return True
-    if "certificate" in str(error).lower():
+    if any(lasting in str(error).lower() for lasting in ("certificate", "invalid endpoint")):
         return False
-    return isinstance(error, (TimeoutError, ConnectionError, *_transient_errors()))
+    return isinstance(error, (TimeoutError, ConnectionError, ValueError, *_transient_errors()))
 
 
 @cache
