@@ -3,9 +3,10 @@
 from mixer.storage.base import ObjectInfo, Store
 from mixer.storage.local import LocalStore
 from mixer.storage.opening import open_store
-from mixer.storage.probing import CheckThenPutStore, fit_to_write, probe_create_only
+from mixer.storage.probing import RISK, CheckThenPutStore, fit_to_write, probe_create_only
 
 __all__ = [
+    "RISK",
     "CheckThenPutStore",
     "LocalStore",
     "ObjectInfo",
