@@ -16,6 +16,19 @@ from tests.s3_server import BUCKET, S3Server, running_s3_server
 settings.register_profile("mixer", deadline=None)
 settings.load_profile("mixer")
 
+_LONGEST_FIRST = ("install", "flows", "crash", "s3")
+"""Marks, by how long the files that hold them take."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what takes longest begin first, so that no process is left alone with it at the end."""
+    ranks: dict[str, int] = {}
+    for item in items:
+        marks = [_LONGEST_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in _LONGEST_FIRST]
+        file = item.nodeid.partition("::")[0]
+        ranks[file] = min([ranks.get(file, len(_LONGEST_FIRST)), *marks])
+    items.sort(key=lambda item: ranks[item.nodeid.partition("::")[0]])
+
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
