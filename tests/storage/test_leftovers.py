@@ -44,8 +44,8 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_a_folder_without_writers_has_none(tmp_path: Path, store: LocalStore) -> None:
-    assert store.leftovers() == []
-    assert LocalStore(tmp_path / "nothing").leftovers() == []
+    assert store.leftovers() == ()
+    assert LocalStore(tmp_path / "nothing").leftovers() == ()
 
 
 def test_what_a_dead_writer_left_is_nobodys_and_can_be_removed(store: LocalStore) -> None:
@@ -68,13 +68,13 @@ def test_a_living_writers_file_stays_and_is_anybodys_when_the_writer_is_killed(s
         (leftover,) = store.leftovers()
         assert (leftover.bytes, leftover.held) == (5, True)
         assert not store.remove_leftover(leftover.name)
-        assert store.leftovers() == [leftover]
+        assert store.leftovers() == (leftover,)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
     (left,) = store.leftovers()
     assert (left.name, left.held) == (leftover.name, False)
     assert store.remove_leftover(left.name)
-    assert store.leftovers() == []
+    assert store.leftovers() == ()
     assert store.get(NAME) is None
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_removed_before_its_writer_has_locked_it_costs_the_writer
 ) -> None:
     """The moment between making a file and locking it: a collector may come in just then, and again."""
     flock = fcntl.flock
-    removed = []
+    removed: list[str] = []
 
     def collected_first(file: IO[bytes], operation: int) -> None:
         if operation == fcntl.LOCK_EX and len(removed) < 3:
@@ -97,7 +97,7 @@ def test_a_file_that_is_removed_before_its_writer_has_locked_it_costs_the_writer
     assert store.create(NAME, b"whole")
     assert len(set(removed)) == 3
     assert store.get(NAME) == b"whole"
-    assert store.leftovers() == []
+    assert store.leftovers() == ()
 
 
 def test_writers_and_a_collector_at_once_lose_nothing(store: LocalStore) -> None:
@@ -121,7 +121,7 @@ def test_writers_and_a_collector_at_once_lose_nothing(store: LocalStore) -> None
         collector.join()
     assert [store.get(f"data/{number}") for number in range(300)] == [str(number).encode() for number in range(300)]
     assert store.get("a") == b"299"
-    assert store.leftovers() == []
+    assert store.leftovers() == ()
 
 
 def test_where_there_are_no_locks_writing_goes_on_and_nothing_is_removed(
