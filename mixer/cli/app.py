@@ -111,13 +111,6 @@ def run(  # noqa: PLR0913 -- one for each option
         bool,
         typer.Option("--allow-repack", help="Go on under another pyarrow or codec: the same rows in other bytes."),
     ] = False,
-    accept_unsafe_store: Annotated[
-        bool,
-        typer.Option(
-            "--accept-unsafe-store",
-            help="Go on although the output's store has no create-only writes: never run two at once there.",
-        ),
-    ] = False,
     prefect: Annotated[
         bool, typer.Option("--prefect/--no-prefect", help="Run as a Prefect flow, or the bare engine.")
     ] = True,
@@ -131,10 +124,9 @@ def run(  # noqa: PLR0913 -- one for each option
     the same command goes on from the last committed shard and ends in the same bytes.
     """
     del json
-    from mixer.cli.running import Allowed, run_config  # noqa: PLC0415 -- see the top
+    from mixer.cli.running import run_config  # noqa: PLC0415 -- see the top
 
-    allowed = Allowed(repack=allow_repack, unsafe_store=accept_unsafe_store)
-    return run_config(config, allowed=allowed, with_prefect=prefect, quiet=quiet, debug=debug)
+    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet, debug=debug)
 
 
 @app.command(epilog=_example("mixer status s3://lake/premix/v3"))
@@ -169,3 +161,22 @@ def head(
     from mixer.cli.answers import show_head  # noqa: PLC0415 -- see the top
 
     return show_head(output, rows, batch=batch)
+
+
+@app.command(epilog=_example("mixer gc s3://lake/premix/v3", "mixer gc s3://lake/premix/v3 --delete"))
+def gc(
+    output: Output,
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete what may go; without it nothing is.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Show what killed processes have left in an output, and delete it if asked to.
+
+    Safe at any time, also while a run is at work or starts there. What is not mixer's is shown and never deleted.
+    """
+    del json, debug
+    from mixer.cli.answers import show_gc  # noqa: PLC0415 -- see the top
+
+    return show_gc(output, delete=delete, quiet=quiet)
