@@ -111,6 +111,13 @@ def run(  # noqa: PLR0913 -- one for each option
         bool,
         typer.Option("--allow-repack", help="Go on under another pyarrow or codec: the same rows in other bytes."),
     ] = False,
+    accept_unsafe_store: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unsafe-store",
+            help="Go on although the output's store has no create-only writes: never run two at once there.",
+        ),
+    ] = False,
     prefect: Annotated[
         bool, typer.Option("--prefect/--no-prefect", help="Run as a Prefect flow, or the bare engine.")
     ] = True,
@@ -124,9 +131,10 @@ def run(  # noqa: PLR0913 -- one for each option
     the same command goes on from the last committed shard and ends in the same bytes.
     """
     del json
-    from mixer.cli.running import run_config  # noqa: PLC0415 -- see the top
+    from mixer.cli.running import Allowed, run_config  # noqa: PLC0415 -- see the top
 
-    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet, debug=debug)
+    allowed = Allowed(repack=allow_repack, unsafe_store=accept_unsafe_store)
+    return run_config(config, allowed=allowed, with_prefect=prefect, quiet=quiet, debug=debug)
 
 
 @app.command(epilog=_example("mixer status s3://lake/premix/v3"))
