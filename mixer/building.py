@@ -10,7 +10,7 @@ import logging
 import uuid
 
 from mixer import planning
-from mixer.checking import check_against_plan, check_commit
+from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.errors import OutputError
@@ -31,7 +31,6 @@ __all__ = [
     "attach",
     "build",
     "existing",
-    "refuse_foreign",
     "start",
     "status",
 ]
@@ -117,31 +116,17 @@ def _open(
     return OpenRun(store, planned, writer, tail)
 
 
-def refuse_foreign(store: Store) -> None:
-    """Check that a new run may begin in `store`.
-
-    Raises:
-        OutputError: Something else lies there.
-    """
-    foreign = [info.name for info in store.list("") if not info.name.startswith(".mixer/")]
-    # Another start may have made the run since it was looked for; its definition comes before all else.
-    if foreign and store.stat(commits.RUN_NAME) is None:
-        raise OutputError(
-            f"{store.url}: expected an empty location or a run of mixer, found {len(foreign)} other objects, "
-            f"such as {foreign[0]!r}; nothing was touched, choose another output or empty this one"
-        )
-
-
 def existing(output: str) -> tuple[Store, Planned]:
     """Return the store of an output, and the run in it; nothing is written.
 
     Raises:
         OutputError: There is no run there.
-        CorruptionError: Its definition is damaged.
+        CorruptionError: Its definition is damaged, or gone.
     """
     store = open_store(output)
     data = read_record(store, commits.RUN_NAME)
     if data is None:
+        check_no_log(store)
         raise OutputError(
             f"{store.url}: no run of mixer here, {commits.RUN_NAME} is missing; is this the right output?"
         )
@@ -183,5 +168,5 @@ def status(output: str) -> RunSummary:
     store, run = existing(output)
     tail = CommitLog(store, run.run).tail()
     if tail.commit is not None:
-        check_commit(run.plan, tail.commit, f"{store.url}: commit of shard {tail.commit.shard}")
+        check_commit(run.plan, tail.commit, tail.commit_where)
     return summarize(store, run, tail.commit, tail.head, finished=tail.final is not None)

@@ -13,6 +13,7 @@ from mixer.building import existing
 from mixer.checking import check_commit, check_length
 from mixer.core import commits
 from mixer.core.commits import Commit
+from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, MixerError, OutputError
 from mixer.log import CommitLog
 from mixer.storage import Store
@@ -44,8 +45,7 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
     shard, first = batch // plan.batches_per_shard, batch * plan.batch_size
     tables: list[pa.Table] = []
-    for commit in _commits_from(log, shard):
-        check_commit(plan, commit, f"{store.url}: commit of shard {commit.shard}")
+    for commit in _commits_from(log, plan, shard):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
         tables.append(_read(store, commit, start, stop, run.shard_schema))
@@ -62,7 +62,7 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
     return Rows(output, run.run[:12], plan.batch_size, first, table)
 
 
-def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
+def _commits_from(log: CommitLog, plan: Plan, shard: int) -> Iterator[Commit]:
     """Yield the commits of `shard` and those after it.
 
     The slot of a shard lies as many slots after its number as there were starts of the run before it. So a step from
@@ -75,7 +75,9 @@ def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
         if slot.kind != "shard":
             number += 1
             continue
-        commit = commits.commit_from(slot.payload, f"{log.store.url}/{commits.slot_name(number)}")
+        where = f"{log.store.url}/{commits.slot_name(number)}"
+        commit = commits.commit_from(slot.payload, where)
+        check_commit(plan, commit, where)
         if commit.shard < shard:
             number += shard - commit.shard
             continue

@@ -47,6 +47,8 @@ class Tail:
     """The chain head."""
     physical: Mapping[str, Any] | None
     """Writer settings of the last start; None if the log is empty."""
+    commit_where: str = ""
+    """Where the newest commit is, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,14 @@ class CommitLog:
         start = max(0, known - 1)
         listed = self.store.list(commits.LOG_PREFIX, after=commits.slot_name(start - 1) if start else "")
         for number, info in enumerate(listed, start):
+            if commits.slot_number(info.name) is None:
+                raise CorruptionError(
+                    f"{self.store.url}/{info.name}: expected slots only in the commit log; remove what does not belong "
+                    f"there"
+                )
             if info.name != commits.slot_name(number):
                 raise CorruptionError(
-                    f"{self.store.url}: expected {commits.slot_name(number)} in the commit log, found {info.name}; "
-                    f"a slot is missing or a foreign file lies there, restore the log from a copy"
+                    f"{self._where(number)}: missing, though {info.name} exists; restore the commit log from a copy"
                 )
         if known and not listed:
             raise CorruptionError(
@@ -167,38 +173,42 @@ class CommitLog:
             self._opening(slot)
         head = commits.chain_hash(slot.payload)
         if slot.kind == "final":
-            return Tail(next_slot, owner, self._commit_before(slot.number), slot.payload, head, physical)
-        return Tail(next_slot, owner, self._commit(slot), None, head, physical)
+            commit, where = self._commit_before(slot.number)
+            return Tail(next_slot, owner, commit, slot.payload, head, physical, where)
+        where = self._where(slot.number)
+        return Tail(next_slot, owner, commits.commit_from(slot.payload, where), None, head, physical, where)
 
-    def _commit(self, slot: Slot) -> Commit:
-        return commits.commit_from(slot.payload, f"{self.store.url}/{commits.slot_name(slot.number)}")
+    def _where(self, number: int) -> str:
+        return f"{self.store.url}/{commits.slot_name(number)}"
 
-    def _commit_before(self, number: int) -> Commit | None:
-        """Return the newest commit before slot `number`."""
+    def _commit_before(self, number: int) -> tuple[Commit | None, str]:
+        """Return the newest commit before slot `number`, and where it is."""
         for before in range(number - 1, -1, -1):
             slot = self.slot(before)
             if slot.kind == "shard":
-                return self._commit(slot)
-        return None
+                where = self._where(before)
+                return commits.commit_from(slot.payload, where), where
+        return None, ""
 
     def _opening(self, slot: Slot) -> Slot:
         """Return the ``open`` slot that `slot` names as its owner's, which must be of the same owner and run."""
         opened = slot.writer.get("open")
         owner = slot.writer.get("owner")
-        where = f"{self.store.url}/{commits.slot_name(slot.number)}"
+        where = self._where(slot.number)
         if type(opened) is not int or not 0 <= opened <= slot.number or not isinstance(owner, str):
             raise CorruptionError(
                 f"{where}: expected the slot of its owner's `open`, found {opened!r}; it is no slot of this log"
             )
         opening = slot if opened == slot.number else self.slot(opened)
-        if (
-            opening.kind != "open"
-            or opening.writer.get("owner") != owner
-            or opening.payload.get("genesis") != self.genesis
-        ):
+        if opening.kind != "open" or opening.writer.get("owner") != owner:
             raise CorruptionError(
                 f"{where}: written by {owner}, but slot {opened}, which it names, is of "
-                f"{opening.writer.get('owner')} and run {opening.payload.get('genesis')}; it belongs to another run"
+                f"{opening.writer.get('owner')} and of kind {opening.kind!r}; it belongs to another run"
+            )
+        if opening.payload.get("genesis") != self.genesis:
+            raise CorruptionError(
+                f"{self._where(opened)}: opens run {opening.payload.get('genesis')}, but this is run {self.genesis}; "
+                f"it belongs to another run, restore the log from a copy"
             )
         return opening
 

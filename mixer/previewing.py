@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mixer import planning
-from mixer.building import refuse_foreign
-from mixer.checking import check_against_plan
+from mixer.checking import check_against_plan, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.errors import ChangedError, MixerError, OutputError

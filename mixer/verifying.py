@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.building import existing
-from mixer.checking import check_commit, check_final
+from mixer.checking import check_commit, check_complete, check_final
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import sha256_hex
@@ -161,6 +161,15 @@ class _Log:
             self.slots[number] = slot
             opening = self._check_owner(slot, opening)
             self._check_payload(slot)
+        self._check_definition()
+
+    def _check_definition(self) -> None:
+        """Report the definition if the whole log is another run's: one of the two was replaced, and who knows which."""
+        opened = {str(slot.payload.get("genesis")) for slot in self.slots.values() if slot.kind == "open"}
+        first = next((str(slot.payload.get("prev")) for slot in self.slots.values() if slot.kind != "open"), None)
+        if opened == {first} and first != self.run.run:
+            problem = f"is of run {self.run.run}, but the commit log is of run {first}; restore one of them from a copy"
+            self.problems.insert(0, Problem(f"{self.store.url}/{commits.RUN_NAME}", problem))
 
     def _report(self, name: str, problem: str) -> None:
         self.problems.append(Problem(f"{self.store.url}/{name}", problem))
@@ -195,9 +204,12 @@ class _Log:
         if slot.kind == "open":
             if opened != slot.number or not isinstance(owner, str):
                 self._report(name, f"expected an `open` that names itself, found one that names slot {opened!r}")
-            if slot.payload.get("genesis") != self.run.run:
+            elif slot.payload.get("genesis") != self.run.run:
                 self._report(name, f"opens run {slot.payload.get('genesis')!r}, but this is run {self.run.run}")
-            return slot
+            else:
+                return slot
+            # Whoever it gave the run to, what is said of those who write after it would be wrong.
+            return None
         if opening is not None and (opened, owner) != (opening.number, opening.writer.get("owner")):
             self._report(
                 name,
@@ -212,16 +224,18 @@ class _Log:
             return
         if self.finished:
             self._report(name, f"a slot of kind {slot.kind!r} after the run was finished")
-        if self.head is not None and slot.payload.get("prev") != self.head:
-            self._report(name, f"expected the chain head {self.head} before it, found {slot.payload.get('prev')!r}")
-        self.head = commits.chain_hash(slot.payload)
+        known, before = len(self.problems), self.head
+        if before is not None and slot.payload.get("prev") != before:
+            self._report(name, f"expected the chain head {before} before it, found {slot.payload.get('prev')!r}")
         if slot.kind == "final":
             self.finished = True
-            self._check_final(name, slot)
+            self._check_final(name, slot, follows=before is not None)
         else:
-            self._check_shard(name, slot)
+            self._check_shard(name, slot, follows=before is not None)
+        # What comes after a slot that is wrong itself is not to be blamed for not being linked to it.
+        self.head = commits.chain_hash(slot.payload) if len(self.problems) == known else None
 
-    def _check_shard(self, name: str, slot: Slot) -> None:
+    def _check_shard(self, name: str, slot: Slot, *, follows: bool) -> None:
         try:
             commit = commits.commit_from(slot.payload, "commit")
             check_commit(self.run.plan, commit, "commit")
@@ -229,14 +243,15 @@ class _Log:
             self._report(name, str(error).removeprefix("commit: "))
             return
         expected = self.commits[-1].shard + 1 if self.commits else 0
-        if commit.shard != expected and slot.number - 1 in self.slots:
+        if commit.shard != expected and follows:
             self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
         self.commits.append(commit)
 
-    def _check_final(self, name: str, slot: Slot) -> None:
-        last = self.commits[-1] if self.commits else None
+    def _check_final(self, name: str, slot: Slot, *, follows: bool) -> None:
         try:
-            check_final(self.run.plan, slot.payload, last, "final")
+            check_final(self.run.plan, slot.payload, "final")
+            if follows:
+                check_complete(self.run.plan, self.commits[-1] if self.commits else None, "final")
         except CorruptionError as error:
             self._report(name, str(error).removeprefix("final: "))
 
@@ -290,7 +305,8 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
         except CorruptionError as error:
             yield Problem(where, f"not a checkpoint of this log ({error}); {remedy}")
             continue
-        if not 0 <= first <= first + len(copies) == commits.checkpoint_stop(name) <= log.stop:
+        stop = first + len(copies)
+        if first < 0 or name != commits.checkpoint_name(stop) or stop > log.stop:
             found = f"found {len(copies)} slots from {first}, and the log has {log.stop}"
             yield Problem(where, f"not a checkpoint of this log ({found}); {remedy}")
         elif any(

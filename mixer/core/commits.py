@@ -201,7 +201,7 @@ def decode_checkpoint(data: bytes, where: str) -> tuple[int, list[tuple[str, Map
     first, entries = content.get("first_slot"), content.get("slots")
     if type(first) is not int or not isinstance(entries, list):
         raise CorruptionError(f"{where}: expected a checkpoint with `first_slot` and `slots`; it is foreign, delete it")
-    block = []
+    block: list[tuple[str, Mapping[str, Any]]] = []
     for entry in entries:
         kind, payload = (entry.get("kind"), entry.get("payload")) if isinstance(entry, dict) else (None, None)
         if kind not in KINDS or not isinstance(payload, dict):

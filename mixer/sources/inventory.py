@@ -21,6 +21,8 @@ from mixer.storage.inputs import InputFile, difference, find_inputs, stat_input
 T = TypeVar("T")
 U = TypeVar("U")
 
+ROWS_MAX = 2**63 - 1
+"""Rows of one dataset: their positions are 64-bit integers."""
 _THREADS = 16
 _KEPT_FOOTER_BYTES = 64 * 1024 * 1024
 """Of one dataset; parsed footers take a few times as much. Further files have theirs read again when opened."""
@@ -124,6 +126,10 @@ def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tup
         if kept_bytes <= _KEPT_FOOTER_BYTES:
             kept[file.url] = footer.metadata
     entries = tuple(_entry(name, file, footer) for file, footer in zip(listing.files, footers, strict=True))
+    if (rows := sum(entry.rows for entry in entries)) > ROWS_MAX:
+        raise InputError(
+            f"dataset {name!r}: expected at most {ROWS_MAX:,} rows, its files' footers say {rows:,} in all"
+        )
     return Inventory(entries, listing.ignored, kept), _schemas(name, listing.files, footers)
 
 
@@ -151,9 +157,15 @@ def read_planned_footer(name: str, entry: FileEntry) -> pq.FileMetaData:
     """Return the footer of a file again, if it still is the one that the inventory tells of.
 
     Raises:
-        ChangedError: The footer or its row count is another one.
+        ChangedError: The footer or its row count is another one, or there is none any more.
     """
-    footer = read_footer(name, entry.file)
+    try:
+        footer = read_footer(name, entry.file)
+    except InputError as error:
+        raise ChangedError(
+            f"{error} (though this was a whole Parquet file when the run was planned; put the old file back, or start "
+            f"a new output)"
+        ) from error
     if footer.sha256 != entry.footer_sha256 or footer.metadata.num_rows != entry.rows:
         raise ChangedError(
             f"dataset {name!r}, file {entry.url}: its contents have changed since the run was planned: expected "
