@@ -20,11 +20,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
-from mixer.errors import StoreError
+from mixer.errors import MixerError, StoreError
 from mixer.storage.base import ObjectInfo, Store
 from mixer.storage.urls import check_name, check_prefix, check_range
 
@@ -210,7 +211,9 @@ class CrashingStore:
         if self._moment == "before":
             raise self._death(operation)
         if self._moment == "after":
-            act()
+            # Nobody hears what came of it, be it a refusal.
+            with suppress(MixerError):
+                act()
             raise self._death(operation)
         # A request that is on its way is not called back by the death of its sender: where `crash` raises, the
         # operation goes to its end, and whatever comes of it is lost.
