@@ -188,3 +188,25 @@ def gc(
     from mixer.cli.answers import show_gc  # noqa: PLC0415 -- see the top
 
     return show_gc(output, delete=delete, quiet=quiet)
+
+
+@app.command(epilog=_example("mixer doctor", "mixer doctor mix.yaml", "mixer doctor s3://lake/premix/v3"))
+def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG_OR_OUTPUT]", help="A config, or where a run is or is to be: looked at as well."
+        ),
+    ] = None,
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Look at versions, machine, Prefect server and, if given, the output: what is well, what is not, what to do.
+
+    The output's store is tried: small objects are written below .mixer/probe/ and removed, which harms no run.
+    """
+    del json, debug
+    from mixer.cli.doctoring import show_doctor  # noqa: PLC0415 -- see the top
+
+    return show_doctor(target)
