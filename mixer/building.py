@@ -13,8 +13,8 @@ from mixer import planning
 from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.errors import OutputError
-from mixer.log import CommitLog, LogWriter, take_over
+from mixer.errors import CorruptionError, OutputError
+from mixer.log import CommitLog, LogWriter, Tail, take_over
 from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
 from mixer.planning import Planned
 from mixer.publishing import dataset_card
@@ -101,7 +101,7 @@ def _open(
             check_unchanged(name, inventory)
         if expected_owner is not None and tail.physical is not None:
             # A start that was allowed to write otherwise goes on doing so.
-            planned = planning.with_settings(planned, WriterSettings(**tail.physical))
+            planned = planning.with_settings(planned, _settings_of(tail, planned))
         if accept_unsafe is not None:
             # At every start: it may lead to another store than the last one did.
             store = fit_to_write(store, accept_unsafe=accept_unsafe)
@@ -114,6 +114,13 @@ def _open(
             tail = found
         store.create(commits.CARD_NAME, dataset_card(planned))
     return OpenRun(store, planned, writer, tail)
+
+
+def _settings_of(tail: Tail, planned: Planned) -> WriterSettings:
+    try:
+        return planning.settings_from_json(tail.physical or {}, planned.plan.batches_per_shard)
+    except CorruptionError as error:
+        raise CorruptionError(f"{tail.commit_where or planned.config.output}: {error}") from error
 
 
 def existing(output: str) -> tuple[Store, Planned]:

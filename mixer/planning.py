@@ -8,7 +8,7 @@ become. A resumed run is planned from ``run.json`` alone, and its inputs are nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,11 @@ from mixer.sources.inventory import Inventory, take_inventory
 
 ALGORITHM = "largest-remainder-1"
 """Name of the rule and of the order inside a batch; another name would mean other rows."""
+
+
+_CODECS = ("zstd", "snappy", "lz4", "none")
+MAX_LEVEL = 22
+"""Of zstd, the only codec that has levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +94,27 @@ def plan(config: MixConfig) -> Planned:
     allocation = Allocation(weights, config.batch_size)
     sizes = [inventories[name].rows for name in names]
     schedule = resolve(names, allocation, sizes, batches=config.batches, on_exhausted=config.on_exhausted)
-    definition = {
-        "algorithm": ALGORITHM,
-        "datasets": [
-            {"name": name, "weight": weight, "rows": rows}
-            for name, weight, rows in zip(names, weights, sizes, strict=True)
-        ],
-        "batch_size": config.batch_size,
-        "batches": schedule.batches,
-        "batches_per_shard": config.batches_per_shard,
-        "lineage": config.lineage,
-        "schema": schema_to_json(merged.schema),
-    }
+    definition = _definition(config, sizes, schedule.batches, schema_to_json(merged.schema))
     settings = _settings(config, allocation, [inventories[name] for name in names])
     return Planned(
         config, _plan(definition, settings), inventories, merged.schema, merged.promotions, definition, settings
     )
+
+
+def _definition(config: MixConfig, sizes: Sequence[int], batches: int, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of a run of `config` over datasets of `sizes` rows."""
+    return {
+        "algorithm": ALGORITHM,
+        "datasets": [
+            {"name": name, "weight": dataset.weight, "rows": rows}
+            for (name, dataset), rows in zip(config.datasets.items(), sizes, strict=True)
+        ],
+        "batch_size": config.batch_size,
+        "batches": batches,
+        "batches_per_shard": config.batches_per_shard,
+        "lineage": config.lineage,
+        "schema": schema,
+    }
 
 
 def _settings(config: MixConfig, allocation: Allocation, inventories: list[Inventory]) -> WriterSettings:
@@ -168,21 +178,70 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
     try:
         asked = dict(content["asked"])
         asked["datasets"] = {entry.pop("name"): entry for entry in map(dict, asked["datasets"])}
-        settings = WriterSettings(**content["physical"])
+        config = MixConfig.model_validate({**asked, "output": output})
+        inventories = {name: Inventory.from_json(content["inputs"][name]) for name in config.datasets}
+        definition = content["definition"]
+        settings = settings_from_json(content["physical"], definition["batches_per_shard"])
+        _check_definition(definition, config, [inventory.rows for inventory in inventories.values()])
         planned = Planned(
-            config=MixConfig.model_validate({**asked, "output": output}),
-            plan=_plan(content["definition"], settings),
-            inventories={name: Inventory.from_json(inventory) for name, inventory in content["inputs"].items()},
-            schema=schema_from_json(content["definition"]["schema"]),
+            config=config,
+            plan=_plan(definition, settings),
+            inventories=inventories,
+            schema=schema_from_json(definition["schema"]),
             promotions=(),
-            definition=content["definition"],
+            definition=definition,
             settings=settings,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        hashes_agree = (planned.run, planned.fingerprint) == (content["run"], content["fingerprint"])
+    except (KeyError, TypeError, ValueError, AttributeError, CorruptionError) as error:
         raise CorruptionError(f"{where}: not a run's definition: {type(error).__name__}: {error}") from error
-    if planned.run != content["run"] or planned.fingerprint != content["fingerprint"]:
+    if not hashes_agree or set(content["inputs"]) != set(inventories):
         raise CorruptionError(f"{where}: its hashes are not those of its content; restore it from a copy")
     return planned
+
+
+def _check_definition(definition: Mapping[str, Any], config: MixConfig, sizes: Sequence[int]) -> None:
+    """Check that `definition` is what `config` gives over datasets of `sizes` rows: any other plan is nobody's.
+
+    Raises:
+        CorruptionError: It is not.
+        NotEnoughDataError: The datasets have too few rows.
+    """
+    if definition["algorithm"] != ALGORITHM:
+        raise CorruptionError(
+            f"its rows are mixed by the rule {definition['algorithm']!r}, this mixer has {ALGORITHM!r}; use the mixer "
+            f"that the run was started with, or start a new output"
+        )
+    allocation = Allocation(tuple(dataset.weight for dataset in config.datasets.values()), config.batch_size)
+    schedule = resolve(
+        tuple(config.datasets), allocation, sizes, batches=config.batches, on_exhausted=config.on_exhausted
+    )
+    # By their hashes: to Python True is 1.
+    if fingerprint(_definition(config, sizes, schedule.batches, definition["schema"])) != fingerprint(definition):
+        raise CorruptionError("`definition` is not what `asked` gives over `inputs`; restore it from a copy")
+
+
+def settings_from_json(value: Mapping[str, Any], batches_per_shard: int) -> WriterSettings:
+    """Return the writer settings that `WriterSettings.to_json` gave `value` for.
+
+    Raises:
+        CorruptionError: `value` is something else, or no writer could follow it.
+    """
+    try:
+        settings = WriterSettings(**value)
+    except TypeError as error:
+        raise CorruptionError(f"no writer settings: {error}; restore it from a copy") from error
+    level = settings.compression_level
+    if (
+        settings.compression not in _CODECS
+        or not (level is None or (type(level) is int and 1 <= level <= MAX_LEVEL))
+        or type(settings.batches_per_row_group) is not int
+        or not 1 <= settings.batches_per_row_group <= batches_per_shard
+        or type(settings.pyarrow) is not str
+        or type(settings.layout) is not int
+    ):
+        raise CorruptionError("no writer settings: some value is impossible; restore it from a copy")
+    return settings
 
 
 def differences(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:

@@ -88,14 +88,37 @@ class Inventory:
             CorruptionError: `value` is something else.
         """
         try:
-            files = [
-                FileEntry(**{**entry, "row_group_rows": tuple(entry["row_group_rows"])}) for entry in value["files"]
-            ]
-            return cls(tuple(files), tuple(value["ignored"]))
-        except (KeyError, TypeError) as error:
+            files = tuple(_entry_from_json(entry) for entry in value["files"])
+            ignored = tuple(value["ignored"])
+        except (KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(
                 f"an inventory of inputs does not have the keys it was written with: {error}"
             ) from error
+        if not all(type(name) is str for name in ignored) or sum(entry.rows for entry in files) > ROWS_MAX:
+            raise CorruptionError("an inventory of inputs holds impossible values")
+        return cls(files, ignored)
+
+
+def _entry_from_json(value: Mapping[str, Any]) -> FileEntry:
+    """Return the file that a part of `Inventory.to_json` stands for.
+
+    Raises:
+        CorruptionError: Some value is of another type than was written, or impossible.
+        KeyError, TypeError, AttributeError: There are other keys.
+    """
+    counts = value["row_group_rows"]
+    if type(counts) is not list or not all(type(count) is int and count >= 0 for count in counts):
+        raise CorruptionError(f"an inventory of inputs: expected rows of row groups, found {counts!r:.100}")
+    entry = FileEntry(**{**value, "row_group_rows": tuple(counts)})
+    texts = (entry.url, entry.version, entry.footer_sha256)
+    numbers = (entry.bytes, entry.rows, entry.uncompressed_bytes)
+    if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
+        raise CorruptionError(f"an inventory of inputs: expected texts and whole numbers, found {value!r:.100}")
+    if entry.bytes < 0 or entry.rows != sum(counts):
+        raise CorruptionError(
+            f"an inventory of inputs: expected {entry.rows} rows in all row groups, found {sum(counts)}"
+        )
+    return entry
 
 
 def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tuple[pa.Schema, ...]]:
