@@ -34,7 +34,8 @@ DEADLINE_S = 120.0
 
 # Children are forked from a process that has everything loaded, so one more costs 20 ms and not a second.
 _FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs", "mixer.verifying"])
+# Pandas, because pyarrow imports it where it is installed, when first it makes an array.
+_FORKS.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs", "mixer.verifying", "mixer.testing", "pandas"])
 
 
 @dataclass(frozen=True, slots=True)
