@@ -59,6 +59,7 @@ class _Start:
     """The newest commit that everybody was told of."""
     head: str
     caller: Caller
+    accept_unsafe_store: bool
     reporter: Reporter | None = None
 
     def hear(self, commit: Commit) -> None:
@@ -76,7 +77,7 @@ class _Start:
     def opened(self) -> Iterator[OpenRun]:
         """Give the run, reopened from what is committed if an earlier attempt failed."""
         if self.run is None:
-            self.run = building.attach(self.view.output, self.owner)
+            self.run = building.attach(self.view.output, self.owner, accept_unsafe_store=self.accept_unsafe_store)
             last = self.run.last_commit
             # A commit may have succeeded although its writer was told that it failed.
             if last is not None and last != self.last:
@@ -123,11 +124,12 @@ def _segment_name() -> str:
     persist_result=False,
     retry_condition_fn=_is_worth_a_retry,
 )
-def open_run(config: MixConfig, *, allow_repack: bool) -> str:
+def open_run(config: MixConfig, *, allow_repack: bool, accept_unsafe_store: bool) -> str:
     """Start or resume the run; return the name of this start, its owner."""
-    run = building.start(config, allow_repack=allow_repack)
+    run = building.start(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
     view = RunView(run.output, run.fingerprint, run.plan)
-    _starts[run.owner] = _Start(view, run.owner, run, run.last_commit, run.head, current_caller.get() or Caller())
+    caller = current_caller.get() or Caller()
+    _starts[run.owner] = _Start(view, run.owner, run, run.last_commit, run.head, caller, accept_unsafe_store)
     return run.owner
 
 
@@ -160,12 +162,18 @@ def finish_run(owner: str) -> RunSummary:
 
 
 @flow(name="premix", flow_run_name="premix {config.output}", persist_result=False, log_prints=False)
-def premix(config: MixConfig, allow_repack: bool = False) -> RunSummary | State[Any]:  # noqa: FBT001, FBT002 -- a field of a form
+def premix(
+    config: MixConfig,
+    allow_repack: bool = False,  # noqa: FBT001, FBT002 -- a field of a form
+    accept_unsafe_store: bool = False,  # noqa: FBT001, FBT002 -- the same
+) -> RunSummary | State[Any]:
     """Mix datasets into committed shards: start the run that `config` describes, or continue it.
 
     Args:
         config: What to mix, and where to.
         allow_repack: Go on although the Parquet writer's version or settings have changed: the same rows, other bytes.
+        accept_unsafe_store: Go on although the output's store has no create-only writes: then never let two runs work
+            on it at once, or they could overwrite each other's shards and commits.
     """
     caller = current_caller.get() or Caller()
     caller.summary = caller.error = None
@@ -173,7 +181,9 @@ def premix(config: MixConfig, allow_repack: bool = False) -> RunSummary | State[
         # Prefect has just installed a handler of SIGTERM; one who stops runs by signals gets to know of it here.
         caller.should_stop()
     try:
-        summary = caller.summary = _carry_out(config, caller, allow_repack=allow_repack)
+        summary = caller.summary = _carry_out(
+            config, caller, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
+        )
     except Exception as error:
         caller.error = error
         raise
@@ -185,7 +195,7 @@ def premix(config: MixConfig, allow_repack: bool = False) -> RunSummary | State[
     )
 
 
-def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool) -> RunSummary:
+def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool, accept_unsafe_store: bool) -> RunSummary:
     """Start or continue the run, and show it while it goes on and when it is over."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
@@ -193,7 +203,7 @@ def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool) -> RunS
     refuse_process_pool(context.task_runner)
     caller.flow_run_id = context.flow_run.id
     began = time.monotonic()
-    owner = _called(open_run, caller)(config, allow_repack=allow_repack)
+    owner = _called(open_run, caller)(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
     start = _starts[owner]
     try:
         with Reporter(start.view, context.flow_run.id) as reporter:
@@ -243,6 +253,7 @@ def run(
     config: MixConfig,
     *,
     allow_repack: bool = False,
+    accept_unsafe_store: bool = False,
     on_commit: OnCommit | None = None,
     should_stop: ShouldStop | None = None,
 ) -> RunSummary:
@@ -251,6 +262,7 @@ def run(
     Args:
         config: What to mix, and where to.
         allow_repack: See `mixer.building.start`.
+        accept_unsafe_store: See `mixer.building.start`.
         on_commit: Hears of each commit, in order, in this thread.
         should_stop: Asked at the start and at each shard's edge; True ends the flow run there, as cancelled.
 
@@ -265,7 +277,7 @@ def run(
         try:
             if is_embedded():
                 start_embedded_server()
-            state = premix(config, allow_repack, return_state=True)
+            state = premix(config, allow_repack, accept_unsafe_store, return_state=True)
             reason = f"its state is {state.name}: {state.message}"
         except Exception as error:  # noqa: BLE001 -- whatever Prefect's trouble is, the run is as far as it is
             trouble, reason = error, f"{type(error).__name__}: {error}"

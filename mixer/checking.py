@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.plan import Plan
-from mixer.errors import CorruptionError
+from mixer.errors import CorruptionError, OutputError
 from mixer.log import Tail
 from mixer.storage import Store
 
@@ -30,17 +34,81 @@ def check_commit(plan: Plan, commit: Commit, where: str) -> None:
             raise CorruptionError(f"{where}: the plan says {what} {expected}, the commit says {found}")
 
 
+def check_final(plan: Plan, payload: Mapping[str, Any], where: str) -> None:
+    """Check everything in the payload of a ``final`` slot that the plan knows.
+
+    Raises:
+        CorruptionError: It is not what the plan ends with.
+    """
+    expected = commits.final_payload(
+        prev=payload.get("prev", ""),
+        shards=plan.shard_count,
+        batches=plan.batches,
+        rows=plan.rows,
+        state=plan.state_at(plan.batches),
+    )
+    if payload != expected:
+        raise CorruptionError(f"{where}: the plan ends with {expected}, the log with {dict(payload)}")
+
+
+def check_complete(plan: Plan, last: Commit | None, where: str) -> None:
+    """Check that `last`, the newest commit before the end of a finished log, is that of the plan's last shard.
+
+    Raises:
+        CorruptionError: It is not.
+    """
+    if last is None or last.shard != plan.shard_count - 1:
+        after = "none" if last is None else f"shard {last.shard}"
+        raise CorruptionError(f"{where}: finishes the run of {plan.shard_count} shards after {after}")
+
+
 def check_against_plan(store: Store, plan: Plan, tail: Tail) -> None:
-    """Check the newest commit against the plan, and its shard's length against the commit.
+    """Check the newest commit and the end against the plan, and the newest shard's length against its commit.
 
     Raises:
         CorruptionError: They differ; the message shows both.
     """
     commit = tail.commit
+    if tail.final is not None:
+        where = f"{store.url}/{commits.slot_name(tail.next_slot - 1)}"
+        check_final(plan, tail.final, where)
+        check_complete(plan, commit, where)
     if commit is None:
         return
-    check_commit(plan, commit, f"{store.url}: commit of shard {commit.shard}")
+    check_commit(plan, commit, tail.commit_where)
     check_length(store, commit, remedy="restore it from a copy, or start a new output")
+
+
+def check_no_log(store: Store) -> None:
+    """Check that a location without a run's definition has no commit log either: the definition comes before it.
+
+    Raises:
+        CorruptionError: It has one.
+    """
+    if store.list(commits.LOG_PREFIX):
+        raise CorruptionError(
+            f"{store.url}/{commits.RUN_NAME}: missing, though a commit log lies there; restore it from a copy"
+        )
+
+
+def refuse_foreign(store: Store) -> None:
+    """Check that a new run may begin in `store`.
+
+    Raises:
+        OutputError: Something else lies there.
+        CorruptionError: A run lies there whose definition is gone.
+    """
+    names = [info.name for info in store.list("")]
+    foreign = [name for name in names if not name.startswith(".mixer/")]
+    # Another start may have made the run since it was looked for; its definition comes before all else.
+    if not names or store.stat(commits.RUN_NAME) is not None:
+        return
+    check_no_log(store)
+    if foreign:
+        raise OutputError(
+            f"{store.url}: expected an empty location or a run of mixer, found {len(foreign)} other objects, "
+            f"such as {foreign[0]!r}; nothing was touched, choose another output or empty this one"
+        )
 
 
 def check_length(store: Store, commit: Commit, *, remedy: str) -> None:

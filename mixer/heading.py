@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.building import existing
-from mixer.checking import check_length
+from mixer.checking import check_commit, check_length
 from mixer.core import commits
 from mixer.core.commits import Commit
+from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, MixerError, OutputError
 from mixer.log import CommitLog
 from mixer.storage import Store
@@ -44,10 +45,10 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
     shard, first = batch // plan.batches_per_shard, batch * plan.batch_size
     tables: list[pa.Table] = []
-    for commit in _commits_from(log, shard):
+    for commit in _commits_from(log, plan, shard):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
-        tables.append(_read(store, commit, start, stop))
+        tables.append(_read(store, commit, start, stop, run.shard_schema))
         if sum(map(len, tables)) >= rows:
             break
     if not tables and shard:
@@ -61,7 +62,7 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
     return Rows(output, run.run[:12], plan.batch_size, first, table)
 
 
-def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
+def _commits_from(log: CommitLog, plan: Plan, shard: int) -> Iterator[Commit]:
     """Yield the commits of `shard` and those after it.
 
     The slot of a shard lies as many slots after its number as there were starts of the run before it. So a step from
@@ -74,7 +75,9 @@ def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
         if slot.kind != "shard":
             number += 1
             continue
-        commit = commits.commit_from(slot.payload, f"{log.store.url}/{commits.slot_name(number)}")
+        where = f"{log.store.url}/{commits.slot_name(number)}"
+        commit = commits.commit_from(slot.payload, where)
+        check_commit(plan, commit, where)
         if commit.shard < shard:
             number += shard - commit.shard
             continue
@@ -82,14 +85,17 @@ def _commits_from(log: CommitLog, shard: int) -> Iterator[Commit]:
         number += 1
 
 
-def _read(store: Store, commit: Commit, start: int, stop: int) -> pa.Table:
+def _read(store: Store, commit: Commit, start: int, stop: int, schema: pa.Schema) -> pa.Table:
     """Return the rows ``[start, stop)`` of a shard."""
     where = f"{store.url}/{commit.path}"
     check_length(store, commit, remedy="`mixer verify` checks the whole run")
     try:
-        with pq.ParquetFile(_ObjectFile(store, commit.path, commit.bytes)) as file:
+        raw = _ObjectFile(store, commit.path, commit.bytes)
+        with pq.ParquetFile(raw, page_checksum_verification=True) as file:
             if file.metadata.num_rows != commit.rows:
                 raise CorruptionError(f"{where}: the commit says {commit.rows} rows, found {file.metadata.num_rows}")
+            if not file.schema_arrow.equals(schema):
+                raise CorruptionError(f"{where}: its columns are not the run's; `mixer verify` checks the run")
             groups, before = _groups(file.metadata, start, stop)
             return file.read_row_groups(groups).slice(start - before, stop - start)
     except MixerError:

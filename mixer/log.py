@@ -21,6 +21,7 @@ import pyarrow as pa
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.errors import CorruptionError, FencedError, StoreError
+from mixer.records import RECORD_BYTES_MAX, read_record
 from mixer.storage import Store
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class Tail:
     """The chain head."""
     physical: Mapping[str, Any] | None
     """Writer settings of the last start; None if the log is empty."""
+    commit_where: str = ""
+    """Where the newest commit is, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class CommitLog:
             CorruptionError: It is missing or damaged.
         """
         name = commits.slot_name(number)
-        data = self.store.get(name)
+        data = read_record(self.store, name)
         if data is None:
             raise CorruptionError(f"{self.store.url}/{name}: missing, though later slots exist; restore it from a copy")
         return commits.decode_slot(data, number, f"{self.store.url}/{name}")
@@ -78,13 +81,17 @@ class CommitLog:
         stop = self.next_slot()
         number = 0
         while number < stop:
-            name = f"{commits.CHECKPOINT_PREFIX}{number + CHECKPOINT_SLOTS:012d}.json"
-            data = self.store.get(name) if number + CHECKPOINT_SLOTS <= stop else None
+            name = commits.checkpoint_name(number + CHECKPOINT_SLOTS)
+            data = read_record(self.store, name) if number + CHECKPOINT_SLOTS <= stop else None
             if data is None:
                 block = [(slot.kind, slot.payload) for slot in self.slots(number, min(stop, number + CHECKPOINT_SLOTS))]
             else:
-                entries = commits.unsealed(data, f"{self.store.url}/{name}")["slots"]
-                block = [(entry["kind"], entry["payload"]) for entry in entries]
+                first, block = commits.decode_checkpoint(data, f"{self.store.url}/{name}")
+                if (first, len(block)) != (number, CHECKPOINT_SLOTS):
+                    raise CorruptionError(
+                        f"{self.store.url}/{name}: expected {CHECKPOINT_SLOTS} slots from slot {number}, found "
+                        f"{len(block)} from slot {first}; delete it, readers then take the log itself"
+                    )
             yield from block
             number += CHECKPOINT_SLOTS
 
@@ -117,15 +124,24 @@ class CommitLog:
             CorruptionError: A slot is missing, or something else than slots lies in the log.
         """
         checkpoints = self.store.list(commits.CHECKPOINT_PREFIX)
-        known = int(checkpoints[-1].name.rpartition("/")[2].removesuffix(".json")) if checkpoints else 0
+        known = commits.checkpoint_stop(checkpoints[-1].name) if checkpoints else 0
+        if known is None:
+            raise CorruptionError(
+                f"{self.store.url}/{checkpoints[-1].name}: expected checkpoints only beside it; remove what does not "
+                f"belong there"
+            )
         # The last slot that the checkpoint names is listed again: a checkpoint without its log is no log.
         start = max(0, known - 1)
         listed = self.store.list(commits.LOG_PREFIX, after=commits.slot_name(start - 1) if start else "")
         for number, info in enumerate(listed, start):
+            if commits.slot_number(info.name) is None:
+                raise CorruptionError(
+                    f"{self.store.url}/{info.name}: expected slots only in the commit log; remove what does not belong "
+                    f"there"
+                )
             if info.name != commits.slot_name(number):
                 raise CorruptionError(
-                    f"{self.store.url}: expected {commits.slot_name(number)} in the commit log, found {info.name}; "
-                    f"a slot is missing or a foreign file lies there, restore the log from a copy"
+                    f"{self._where(number)}: missing, though {info.name} exists; restore the commit log from a copy"
                 )
         if known and not listed:
             raise CorruptionError(
@@ -157,38 +173,42 @@ class CommitLog:
             self._opening(slot)
         head = commits.chain_hash(slot.payload)
         if slot.kind == "final":
-            return Tail(next_slot, owner, self._commit_before(slot.number), slot.payload, head, physical)
-        return Tail(next_slot, owner, self._commit(slot), None, head, physical)
+            commit, where = self._commit_before(slot.number)
+            return Tail(next_slot, owner, commit, slot.payload, head, physical, where)
+        where = self._where(slot.number)
+        return Tail(next_slot, owner, commits.commit_from(slot.payload, where), None, head, physical, where)
 
-    def _commit(self, slot: Slot) -> Commit:
-        return commits.commit_from(slot.payload, f"{self.store.url}/{commits.slot_name(slot.number)}")
+    def _where(self, number: int) -> str:
+        return f"{self.store.url}/{commits.slot_name(number)}"
 
-    def _commit_before(self, number: int) -> Commit | None:
-        """Return the newest commit before slot `number`."""
+    def _commit_before(self, number: int) -> tuple[Commit | None, str]:
+        """Return the newest commit before slot `number`, and where it is."""
         for before in range(number - 1, -1, -1):
             slot = self.slot(before)
             if slot.kind == "shard":
-                return self._commit(slot)
-        return None
+                where = self._where(before)
+                return commits.commit_from(slot.payload, where), where
+        return None, ""
 
     def _opening(self, slot: Slot) -> Slot:
         """Return the ``open`` slot that `slot` names as its owner's, which must be of the same owner and run."""
         opened = slot.writer.get("open")
         owner = slot.writer.get("owner")
-        where = f"{self.store.url}/{commits.slot_name(slot.number)}"
+        where = self._where(slot.number)
         if type(opened) is not int or not 0 <= opened <= slot.number or not isinstance(owner, str):
             raise CorruptionError(
                 f"{where}: expected the slot of its owner's `open`, found {opened!r}; it is no slot of this log"
             )
         opening = slot if opened == slot.number else self.slot(opened)
-        if (
-            opening.kind != "open"
-            or opening.writer.get("owner") != owner
-            or opening.payload.get("genesis") != self.genesis
-        ):
+        if opening.kind != "open" or opening.writer.get("owner") != owner:
             raise CorruptionError(
                 f"{where}: written by {owner}, but slot {opened}, which it names, is of "
-                f"{opening.writer.get('owner')} and run {opening.payload.get('genesis')}; it belongs to another run"
+                f"{opening.writer.get('owner')} and of kind {opening.kind!r}; it belongs to another run"
+            )
+        if opening.payload.get("genesis") != self.genesis:
+            raise CorruptionError(
+                f"{self._where(opened)}: opens run {opening.payload.get('genesis')}, but this is run {self.genesis}; "
+                f"it belongs to another run, restore the log from a copy"
             )
         return opening
 
@@ -234,12 +254,13 @@ class LogWriter:
         stop = self.next_slot
         start = stop - CHECKPOINT_SLOTS
         known = {slot.number: slot for slot in self.recent}
-        name = f"{commits.CHECKPOINT_PREFIX}{stop:012d}.json"
+        name = commits.checkpoint_name(stop)
         try:
             slots = [known.get(number) or self.log.slot(number) for number in range(start, stop)]
             entries = [{"kind": slot.kind, "payload": slot.payload} for slot in slots]
             data = commits.sealed({"format": commits.FORMAT, "first_slot": start, "head": self.head, "slots": entries})
-            self.log.store.put(name, data)
+            if len(data) <= RECORD_BYTES_MAX:
+                self.log.store.put(name, data)
         except StoreError as error:
             # Derived, and never believed without the log: the run is whole without it.
             log.warning("checkpoint not written name=%s error=%s", name, error)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from mixer.asking import limits_of, passes_of, phases_of
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.core.exhaustion import Phase, resolve, unfold
+from mixer.core.exhaustion import Phase, resolve
 from mixer.core.fingerprint import fingerprint
 from mixer.core.passes import Passes
 from mixer.core.plan import Plan
@@ -29,6 +29,11 @@ from mixer.sources.inventory import Inventory, take_inventory
 
 ALGORITHM = "largest-remainder-1"
 """Name of the rule and of the order inside a batch; another name would mean other rows."""
+
+
+_CODECS = ("zstd", "snappy", "lz4", "none")
+MAX_LEVEL = 22
+"""Of zstd, the only codec that has levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Planned:
         """Columns of the shards."""
         if not self.definition["lineage"]:
             return self.schema
-        repeats = self.definition["on_exhausted"] == "repeat"
+        repeats = self.config.on_exhausted == "repeat"
         lineage = [field for field in LINEAGE_SCHEMA if repeats or field.name != "_epoch"]
         return pa.schema([*self.schema, *lineage], metadata=self.schema.metadata)
 
@@ -87,36 +92,49 @@ def plan(config: MixConfig) -> Planned:
         inventories[name], found = take_inventory(name, dataset.path)
         schemas[name] = list(zip([entry.url for entry in inventories[name].files], found, strict=True))
     merged = merge(schemas, lineage=config.lineage)
-    phases, limits = phases_of(config, inventories), limits_of(config, inventories)
+    plan_ = _plan(config, inventories)
+    settings = _settings(config, plan_.phases[0], list(inventories.values()))
+    plan_ = replace(plan_, batches_per_row_group=settings.batches_per_row_group)
+    definition = _definition(config, plan_, schema_to_json(merged.schema))
+    return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
+
+
+def _plan(config: MixConfig, inventories: Mapping[str, Inventory], batches_per_row_group: int = 1) -> Plan:
+    """Return the plan that `config` gives over its inputs.
+
+    Raises:
+        NotEnoughDataError: The datasets have too few rows.
+    """
     names = tuple(config.datasets)
-    schedule = resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted)
-    passes = passes_of(config, inventories)
-    definition = {
-        "algorithm": ALGORITHM,
-        "datasets": [
-            {"name": one.name, "rows": one.size, "limit": limit, **_order(one)}
-            for one, limit in zip(passes, limits, strict=True)
-        ],
-        "phases": [{"weights": phase.weights, "batches": phase.batches} for phase in phases],
-        "on_exhausted": config.on_exhausted,
-        "batch_size": config.batch_size,
-        "batches": schedule.batches,
-        "batches_per_shard": config.batches_per_shard,
-        "lineage": config.lineage,
-        "schema": schema_to_json(merged.schema),
-    }
-    settings = _settings(config, phases[0], [inventories[name] for name in names])
-    plan_ = Plan(
+    phases, limits = phases_of(config, inventories), limits_of(config, inventories)
+    return Plan(
         names=names,
-        passes=passes,
+        passes=passes_of(config, inventories),
         phases=phases,
         limits=limits,
         batch_size=config.batch_size,
         batches_per_shard=config.batches_per_shard,
-        batches_per_row_group=settings.batches_per_row_group,
-        schedule=schedule,
+        batches_per_row_group=batches_per_row_group,
+        schedule=resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted),
     )
-    return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
+
+
+def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the definition of the run that `config` has `plan` for."""
+    return {
+        "algorithm": ALGORITHM,
+        "datasets": [
+            {"name": one.name, "rows": one.size, "limit": limit, **_order(one)}
+            for one, limit in zip(plan.passes, plan.limits, strict=True)
+        ],
+        "phases": [{"weights": phase.weights, "batches": phase.batches} for phase in plan.phases],
+        "on_exhausted": config.on_exhausted,
+        "batch_size": config.batch_size,
+        "batches": plan.batches,
+        "batches_per_shard": config.batches_per_shard,
+        "lineage": config.lineage,
+        "schema": schema,
+    }
 
 
 def _order(passes: Passes) -> dict[str, Any]:
@@ -142,37 +160,6 @@ def _wanted(config: MixConfig, default_batches_per_row_group: int) -> WriterSett
         compression=config.compression,
         compression_level=DEFAULT_LEVELS.get(config.compression) if level is None else level,
         batches_per_row_group=config.batches_per_row_group or default_batches_per_row_group,
-    )
-
-
-def _plan(
-    config: MixConfig, definition: Mapping[str, Any], inventories: Mapping[str, Inventory], settings: WriterSettings
-) -> Plan:
-    """Return the plan that a run's definition stands for.
-
-    Raises:
-        ValueError: The definition says otherwise than the inventory, or asks for what does not come out.
-    """
-    passes = passes_of(config, inventories)
-    for one, told in zip(passes, definition["datasets"], strict=True):
-        if {"name": one.name, "rows": one.size, **_order(one)} != {key: told[key] for key in told if key != "limit"}:
-            raise ValueError(f"dataset {one.name!r} is not as the definition says")
-    phases = tuple(Phase(tuple(phase["weights"]), phase["batches"]) for phase in definition["phases"])
-    limits = tuple(dataset["limit"] for dataset in definition["datasets"])
-    schedule = unfold(
-        phases, limits, definition["batch_size"], redistribute=definition["on_exhausted"] == "redistribute"
-    )
-    if schedule.batches != definition["batches"]:
-        raise ValueError(f"expected {definition['batches']} batches, its datasets give {schedule.batches}")
-    return Plan(
-        names=tuple(one.name for one in passes),
-        passes=passes,
-        phases=phases,
-        limits=limits,
-        batch_size=definition["batch_size"],
-        batches_per_shard=definition["batches_per_shard"],
-        batches_per_row_group=settings.batches_per_row_group,
-        schedule=schedule,
     )
 
 
@@ -204,24 +191,69 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
     try:
         asked = dict(content["asked"])
         asked["datasets"] = {entry.pop("name"): entry for entry in map(dict, asked["datasets"])}
-        settings = WriterSettings(**content["physical"])
         config = MixConfig.model_validate({**asked, "output": output})
-        # Canonical JSON sorts keys; the order of datasets is the definition's.
         inventories = {name: Inventory.from_json(content["inputs"][name]) for name in config.datasets}
+        definition = content["definition"]
+        settings = settings_from_json(content["physical"], definition["batches_per_shard"])
         planned = Planned(
             config=config,
-            plan=_plan(config, content["definition"], inventories, settings),
+            plan=_planned_before(definition, config, inventories, settings),
             inventories=inventories,
-            schema=schema_from_json(content["definition"]["schema"]),
+            schema=schema_from_json(definition["schema"]),
             promotions=(),
-            definition=content["definition"],
+            definition=definition,
             settings=settings,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        hashes_agree = (planned.run, planned.fingerprint) == (content["run"], content["fingerprint"])
+    except (KeyError, TypeError, ValueError, AttributeError, CorruptionError) as error:
         raise CorruptionError(f"{where}: not a run's definition: {type(error).__name__}: {error}") from error
-    if planned.run != content["run"] or planned.fingerprint != content["fingerprint"]:
+    if not hashes_agree or set(content["inputs"]) != set(inventories):
         raise CorruptionError(f"{where}: its hashes are not those of its content; restore it from a copy")
     return planned
+
+
+def _planned_before(
+    definition: Mapping[str, Any], config: MixConfig, inventories: Mapping[str, Inventory], settings: WriterSettings
+) -> Plan:
+    """Return the plan that `config` gives, having checked that it is that of `definition`: any other is nobody's.
+
+    Raises:
+        CorruptionError: It is not.
+        NotEnoughDataError: The datasets have too few rows.
+    """
+    if definition["algorithm"] != ALGORITHM:
+        raise CorruptionError(
+            f"its rows are mixed by the rule {definition['algorithm']!r}, this mixer has {ALGORITHM!r}; use the mixer "
+            f"that the run was started with, or start a new output"
+        )
+    plan_ = _plan(config, inventories, settings.batches_per_row_group)
+    # By their hashes: to Python True is 1.
+    if fingerprint(_definition(config, plan_, definition["schema"])) != fingerprint(definition):
+        raise CorruptionError("`definition` is not what `asked` gives over `inputs`; restore it from a copy")
+    return plan_
+
+
+def settings_from_json(value: Mapping[str, Any], batches_per_shard: int) -> WriterSettings:
+    """Return the writer settings that `WriterSettings.to_json` gave `value` for.
+
+    Raises:
+        CorruptionError: `value` is something else, or no writer could follow it.
+    """
+    try:
+        settings = WriterSettings(**value)
+    except TypeError as error:
+        raise CorruptionError(f"no writer settings: {error}; restore it from a copy") from error
+    level = settings.compression_level
+    if (
+        settings.compression not in _CODECS
+        or not (level is None or (type(level) is int and 1 <= level <= MAX_LEVEL))
+        or type(settings.batches_per_row_group) is not int
+        or not 1 <= settings.batches_per_row_group <= batches_per_shard
+        or type(settings.pyarrow) is not str
+        or type(settings.layout) is not int
+    ):
+        raise CorruptionError("no writer settings: some value is impossible; restore it from a copy")
+    return settings
 
 
 _COMPARED_OTHERWISE = {"output", "datasets", "compression", "compression_level", "batches_per_row_group"}

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mixer import planning
-from mixer.building import refuse_foreign
-from mixer.checking import check_against_plan
+from mixer.checking import check_against_plan, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.errors import ChangedError, MixerError, OutputError
 from mixer.log import CommitLog
 from mixer.planning import Planned
+from mixer.records import read_record
 from mixer.sources.inventory import check_unchanged
 from mixer.storage import Store, open_store
 
@@ -43,7 +43,7 @@ def preview(config: MixConfig) -> Preview:
         StoreError: The output cannot be read.
     """
     store = open_store(config.output)
-    data = store.get(commits.RUN_NAME)
+    data = read_record(store, commits.RUN_NAME)
     if data is None:
         planned = planning.plan(config)
         try:

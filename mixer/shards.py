@@ -126,3 +126,39 @@ def encode(blocks: Iterable[pa.Table], schema: pa.Schema, settings: WriterSettin
         writer.add_key_value_metadata(extra)
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def is_alike(found: bytes, shard: bytes) -> bool:
+    """Return whether `found` is `shard` in other bytes: the same rows and footer, written under other settings.
+
+    Floats are compared bit by bit, so that a NaN is one.
+    """
+    try:
+        with (
+            pq.ParquetFile(pa.BufferReader(found), page_checksum_verification=True) as one,
+            pq.ParquetFile(pa.BufferReader(shard)) as other,
+        ):
+            return (
+                one.metadata.num_rows == other.metadata.num_rows
+                and one.metadata.metadata == other.metadata.metadata
+                and _uncompressed_bytes(one) <= alike_bytes_max(shard)
+                and _plain(one) == _plain(other)
+            )
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def alike_bytes_max(shard: bytes) -> int:
+    """Return what the bytes of a file that `is_alike` cannot exceed, whatever its codec and row groups."""
+    with pq.ParquetFile(pa.BufferReader(shard)) as file:
+        return 4 * _uncompressed_bytes(file) + (1 << 20)
+
+
+def _uncompressed_bytes(file: pq.ParquetFile) -> int:
+    return sum(file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
+
+
+def _plain(file: pq.ParquetFile) -> bytes:
+    """Return the rows of a file under settings that are always the same."""
+    settings = WriterSettings(compression="none", compression_level=None, batches_per_row_group=1)
+    return encode([file.read().combine_chunks()], file.schema_arrow, settings, {})

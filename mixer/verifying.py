@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.building import existing
-from mixer.checking import check_commit
+from mixer.checking import check_commit, check_complete, check_final
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import sha256_hex
 from mixer.errors import CorruptionError
 from mixer.planning import Planned
 from mixer.publishing import manifest
+from mixer.records import read_record
 from mixer.shards import footer
 from mixer.storage import ObjectInfo, Store
 
 READERS = 4
 """Objects that are read at once; each shard among them is in memory."""
+_MOST_MISSING = 1000
+"""Missing slots that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
         log = _Log(store, run)
         log.read(objects, readers)
         problems = list(log.problems)
-        found = readers.map(lambda commit: _shard_problems(store, run, commit), log.commits)
+        found = readers.map(partial(_shard_problems, store, run), log.commits)
         for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
             problems += wrong
             if on_object is not None:
@@ -109,7 +113,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
     return VerifyReport(
         output=output,
         run=run.run[:12],
-        slots=len(log.slots),
+        slots=log.stop,
         shards=len(log.commits),
         rows=sum(commit.rows for commit in log.commits),
         bytes=sum(commit.bytes for commit in log.commits),
@@ -126,8 +130,10 @@ class _Log:
 
     store: Store
     run: Planned
-    slots: dict[int, Slot | None] = field(default_factory=dict)
-    """Every slot by number; None if it is damaged or missing."""
+    slots: dict[int, Slot] = field(default_factory=dict)
+    """Every undamaged slot by number."""
+    stop: int = 0
+    """One past the last slot, damaged or not."""
     commits: list[Commit] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     head: str | None = None
@@ -137,37 +143,59 @@ class _Log:
     def read(self, objects: Mapping[str, ObjectInfo], readers: ThreadPoolExecutor) -> None:
         """Read and check every slot."""
         names = [name for name in objects if name.startswith(commits.LOG_PREFIX)]
-        numbers = {name: _number(name) for name in names}
+        numbers = {name: commits.slot_number(name) for name in names}
         for name in (name for name in names if numbers[name] is None):
             self._report(name, "expected slots only in the commit log; remove what does not belong there")
         known = sorted(number for number in numbers.values() if number is not None)
-        fetched = readers.map(self.store.get, map(commits.slot_name, known))
-        data = dict(zip(known, fetched, strict=True))
         self.head = self.run.run
         opening: Slot | None = None
-        for number in range(known[-1] + 1 if known else 0):
-            slot = self._decode(number, data.get(number))
-            self.slots[number] = slot
-            if slot is None:
-                self.head = None
-                opening = None
+        for number, slot in zip(known, readers.map(self._slot, known), strict=True):
+            if number > self.stop:
+                self._report_missing(self.stop, number)
+            if number > self.stop or isinstance(slot, Problem):
+                self.head = opening = None
+            self.stop = number + 1
+            if isinstance(slot, Problem):
+                self.problems.append(slot)
                 continue
+            self.slots[number] = slot
             opening = self._check_owner(slot, opening)
             self._check_payload(slot)
+        self._check_definition()
+
+    def _check_definition(self) -> None:
+        """Report the definition if the whole log is another run's: one of the two was replaced, and who knows which."""
+        opened = {str(slot.payload.get("genesis")) for slot in self.slots.values() if slot.kind == "open"}
+        first = next((str(slot.payload.get("prev")) for slot in self.slots.values() if slot.kind != "open"), None)
+        if opened == {first} and first != self.run.run:
+            problem = f"is of run {self.run.run}, but the commit log is of run {first}; restore one of them from a copy"
+            self.problems.insert(0, Problem(f"{self.store.url}/{commits.RUN_NAME}", problem))
 
     def _report(self, name: str, problem: str) -> None:
         self.problems.append(Problem(f"{self.store.url}/{name}", problem))
 
-    def _decode(self, number: int, data: bytes | None) -> Slot | None:
+    def _report_missing(self, start: int, stop: int) -> None:
+        """Report the slots ``[start, stop)``: each one, but of a gap as wide as no log has, the gap."""
+        if stop - start > _MOST_MISSING:
+            through = commits.slot_name(stop - 1)
+            self._report(
+                commits.slot_name(start),
+                f"missing, and all to {through}, though a later slot exists; restore them from a copy, or remove it",
+            )
+            return
+        for number in range(start, stop):
+            self._report(commits.slot_name(number), "missing, though later slots exist; restore it from a copy")
+
+    def _slot(self, number: int) -> Slot | Problem:
         name = commits.slot_name(number)
-        if data is None:
-            self._report(name, "missing, though later slots exist; restore it from a copy")
-            return None
+        where = f"{self.store.url}/{name}"
         try:
-            return commits.decode_slot(data, number, "slot")
+            data = read_record(self.store, name)
+            if data is None:
+                return Problem(where, "gone since it was listed; restore it from a copy")
+            return commits.decode_slot(data, number, where)
         except CorruptionError as error:
-            self._report(name, str(error).removeprefix("slot: "))
-            return None
+            return Problem(where, str(error).removeprefix(f"{where}: "))
 
     def _check_owner(self, slot: Slot, opening: Slot | None) -> Slot | None:
         """Check who wrote `slot`; return the ``open`` slot that is in force after it, None if it is not known."""
@@ -176,9 +204,12 @@ class _Log:
         if slot.kind == "open":
             if opened != slot.number or not isinstance(owner, str):
                 self._report(name, f"expected an `open` that names itself, found one that names slot {opened!r}")
-            if slot.payload.get("genesis") != self.run.run:
+            elif slot.payload.get("genesis") != self.run.run:
                 self._report(name, f"opens run {slot.payload.get('genesis')!r}, but this is run {self.run.run}")
-            return slot
+            else:
+                return slot
+            # Whoever it gave the run to, what is said of those who write after it would be wrong.
+            return None
         if opening is not None and (opened, owner) != (opening.number, opening.writer.get("owner")):
             self._report(
                 name,
@@ -193,16 +224,18 @@ class _Log:
             return
         if self.finished:
             self._report(name, f"a slot of kind {slot.kind!r} after the run was finished")
-        if self.head is not None and slot.payload.get("prev") != self.head:
-            self._report(name, f"expected the chain head {self.head} before it, found {slot.payload.get('prev')!r}")
-        self.head = commits.chain_hash(slot.payload)
+        known, before = len(self.problems), self.head
+        if before is not None and slot.payload.get("prev") != before:
+            self._report(name, f"expected the chain head {before} before it, found {slot.payload.get('prev')!r}")
         if slot.kind == "final":
             self.finished = True
-            self._check_final(name, slot)
+            self._check_final(name, slot, follows=before is not None)
         else:
-            self._check_shard(name, slot)
+            self._check_shard(name, slot, follows=before is not None)
+        # What comes after a slot that is wrong itself is not to be blamed for not being linked to it.
+        self.head = commits.chain_hash(slot.payload) if len(self.problems) == known else None
 
-    def _check_shard(self, name: str, slot: Slot) -> None:
+    def _check_shard(self, name: str, slot: Slot, *, follows: bool) -> None:
         try:
             commit = commits.commit_from(slot.payload, "commit")
             check_commit(self.run.plan, commit, "commit")
@@ -210,41 +243,29 @@ class _Log:
             self._report(name, str(error).removeprefix("commit: "))
             return
         expected = self.commits[-1].shard + 1 if self.commits else 0
-        if commit.shard != expected and self.slots.get(slot.number - 1) is not None:
+        if commit.shard != expected and follows:
             self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
         self.commits.append(commit)
 
-    def _check_final(self, name: str, slot: Slot) -> None:
-        plan = self.run.plan
-        expected = commits.final_payload(
-            prev=slot.payload.get("prev", ""),
-            shards=plan.shard_count,
-            batches=plan.batches,
-            rows=plan.rows,
-            state=plan.state_at(plan.batches),
-        )
-        if slot.payload != expected:
-            self._report(name, f"the plan ends with {expected}, the log with {dict(slot.payload)}")
-        last = self.commits[-1].shard if self.commits else -1
-        if last != plan.shard_count - 1:
-            self._report(name, f"finishes the run of {plan.shard_count} shards after shard {last}")
-
-
-def _number(name: str) -> int | None:
-    """Return the number of the slot whose object is called `name`; None if it is none."""
-    text = name.removeprefix(commits.LOG_PREFIX).removesuffix(".json")
-    number = int(text) if text.isascii() and text.isdigit() else -1
-    return number if number >= 0 and commits.slot_name(number) == name else None
+    def _check_final(self, name: str, slot: Slot, *, follows: bool) -> None:
+        try:
+            check_final(self.run.plan, slot.payload, "final")
+            if follows:
+                check_complete(self.run.plan, self.commits[-1] if self.commits else None, "final")
+        except CorruptionError as error:
+            self._report(name, str(error).removeprefix("final: "))
 
 
 def _shard_problems(store: Store, run: Planned, commit: Commit) -> list[Problem]:
     """Return what is wrong with the shard of `commit`; it is read whole."""
     where = f"{store.url}/{commit.path}"
-    data = store.get(commit.path)
+    info = store.stat(commit.path)
+    # Before it is read: what lies there may be of any size.
+    if info is not None and info.bytes != commit.bytes:
+        return [Problem(where, f"expected {commit.bytes} bytes, found {info.bytes}; restore it from a copy")]
+    data = store.get(commit.path) if info is not None else None
     if data is None:
         return [Problem(where, "missing, though the log names it; restore it from a copy")]
-    if len(data) != commit.bytes:
-        return [Problem(where, f"expected {commit.bytes} bytes, found {len(data)}; restore it from a copy")]
     if (found := sha256_hex(data)) != commit.sha256:
         return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
     return [Problem(where, problem) for problem in _parquet_problems(run, commit, data)]
@@ -280,27 +301,33 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
             continue
         where, remedy = f"{store.url}/{name}", "delete it, readers then take the log itself"
         try:
-            content = commits.unsealed(store.get(name) or b"", "checkpoint")
-            first, entries = content["first_slot"], content["slots"]
-            slots = [log.slots[number] for number in range(first, first + len(entries))]
-        except (CorruptionError, KeyError, TypeError) as error:
-            yield Problem(where, f"not a checkpoint of this log ({type(error).__name__}: {error}); {remedy}")
+            first, copies = commits.decode_checkpoint(read_record(store, name) or b"", "checkpoint")
+        except CorruptionError as error:
+            yield Problem(where, f"not a checkpoint of this log ({error}); {remedy}")
             continue
-        copied = [{"kind": slot.kind, "payload": slot.payload} for slot in slots if slot is not None]
-        if len(copied) == len(entries) and copied != entries:
+        stop = first + len(copies)
+        if first < 0 or name != commits.checkpoint_name(stop) or stop > log.stop:
+            found = f"found {len(copies)} slots from {first}, and the log has {log.stop}"
+            yield Problem(where, f"not a checkpoint of this log ({found}); {remedy}")
+        elif any(
+            number in log.slots and (log.slots[number].kind, log.slots[number].payload) != copy
+            for number, copy in enumerate(copies, first)
+        ):
             yield Problem(where, f"says otherwise than the log; {remedy}")
 
 
 def _manifest_problems(store: Store, run: Planned, log: _Log) -> Iterator[Problem]:
     """Yield why the manifest is not the one that the log gives."""
-    data, where = store.get(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
+    info, where = store.stat(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
     if not log.finished:
-        if data is not None:
+        if info is not None:
             yield Problem(where, "there already, though the run is not finished; remove it")
-    elif data is None:
+    elif info is None:
         yield Problem(where, "missing, though the run is finished; `mixer run` writes it again")
-    elif not log.problems and data != manifest(run, log.commits, log.head or ""):
-        yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
+    elif not log.problems:
+        expected = manifest(run, log.commits, log.head or "")
+        if info.bytes != len(expected) or store.get(commits.MANIFEST_NAME) != expected:
+            yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
 
 
 def _orphans(objects: Iterable[str], shards: Iterable[Commit]) -> tuple[str, ...]:

@@ -10,11 +10,25 @@ from hypothesis import settings
 
 from mixer.storage.s3 import S3Store
 from tests.fault_proxy import FaultProxy, running_fault_proxy
+from tests.rclone_server import RcloneServer, running_rclone_server
 from tests.s3_server import BUCKET, S3Server, running_s3_server
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("mixer", deadline=None)
 settings.load_profile("mixer")
+
+_LONGEST_FIRST = ("install", "flows", "crash", "s3")
+"""Marks, by how long the files that hold them take."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what takes longest begin first, so that no process is left alone with it at the end."""
+    ranks: dict[str, int] = {}
+    for item in items:
+        marks = [_LONGEST_FIRST.index(mark.name) for mark in item.iter_markers() if mark.name in _LONGEST_FIRST]
+        file = item.nodeid.partition("::")[0]
+        ranks[file] = min([ranks.get(file, len(_LONGEST_FIRST)), *marks])
+    items.sort(key=lambda item: ranks[item.nodeid.partition("::")[0]])
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +62,26 @@ def fault_proxy(_running_fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_ENDPOINT_URL", _running_fault_proxy.endpoint_url)
     _running_fault_proxy.reset()
     return _running_fault_proxy
+
+
+@pytest.fixture(scope="session")
+def _running_rclone_server() -> Iterator[RcloneServer]:
+    with running_rclone_server() as server:
+        yield server
+
+
+@pytest.fixture
+def rclone_server(_running_rclone_server: RcloneServer, monkeypatch: pytest.MonkeyPatch) -> RcloneServer:
+    """A real S3 server that heeds no condition; the environment leads to it for as long as the test."""
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    for name, value in _running_rclone_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return _running_rclone_server
+
+
+@pytest.fixture
+def rclone_url(rclone_server: RcloneServer) -> str:
+    """An empty place in the bad server's bucket."""
+    assert rclone_server.process_id
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"

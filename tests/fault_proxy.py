@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,8 +45,13 @@ STATUSES = {
     Fault.STATUS_503: (503, "SlowDown"),
     Fault.STATUS_500_AFTER: (500, "InternalError"),
 }
+LOSING_REPLIES = frozenset({Fault.STATUS_500_AFTER, Fault.RESET_AFTER, Fault.HANG_AFTER, Fault.REPLY_CUT})
+"""The server may have done what it was asked, and the client is not told."""
 DELAY_S = 0.05
-_HOLD_S = 0.3
+HOLD_S = 0.6
+"""How long a request is held back if no later one comes; a client that waits less sends the later one itself."""
+_STATUS_DONE = range(200, 300)
+_RANDOM_NAME = re.compile("[0-9a-f]{32}")
 _LINE_BYTES_MAX = 2**20
 
 
@@ -69,11 +76,18 @@ def no_faults(request: Request) -> Fault | None:
 
 
 def seeded(seed: int, rate: float, faults: Collection[Fault] = tuple(Fault)) -> Chooser:
-    """Hurt requests at `rate` (0 to 1), by faults drawn evenly; the draw depends on the request's number alone."""
+    """Hurt requests at `rate` (0 to 1), by faults drawn evenly.
+
+    The draw depends on what is asked and on how often it was asked before, not on when: threads that race for their
+    places change nothing. Names that are drawn anew each time (32 hexadecimal digits) count as one.
+    """
     kinds = sorted(faults, key=lambda fault: fault.name)
+    asked: Counter[str] = Counter()
 
     def choose(request: Request) -> Fault | None:
-        chance = random.Random(f"{seed}/{request.number}")  # noqa: S311 - repeatable on purpose
+        what = f"{request.method} {_RANDOM_NAME.sub('*', request.target)} {request.headers.get('range', '')}"
+        asked[what] += 1
+        chance = random.Random(f"{seed}/{what}/{asked[what]}")  # noqa: S311 - repeatable on purpose
         return chance.choice(kinds) if chance.random() < rate else None
 
     return choose
@@ -109,8 +123,13 @@ class FaultProxy:
     choose: Chooser = no_faults
     requests: list[Request] = field(default_factory=list)
     faults: list[tuple[Request, Fault]] = field(default_factory=list)
+    answered: list[tuple[Request, int]] = field(default_factory=list)
+    """What the server itself answered, in its order: the HTTP status, whether or not the client was told."""
+    overtaken: int = 0
+    """Requests that were held back and let a later one through."""
     _open: dict[asyncio.Task[object], asyncio.StreamWriter] = field(default_factory=dict)
-    _passed: int = 0
+    _arrivals: int = 0
+    _newest_passed: int = 0
     _passing: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
@@ -121,7 +140,18 @@ class FaultProxy:
         """Forget what was seen, count requests from 0 again, and hurt them by `choose` from now on."""
         self.requests.clear()
         self.faults.clear()
+        self.answered.clear()
+        self.overtaken = 0
         self.choose = choose
+
+    def lost_creates(self) -> list[Request]:
+        """Return the creations that the server did, and whose reply was lost: the next try finds the name taken."""
+        lost = [request for request, fault in self.faults if fault in LOSING_REPLIES and request.method == "PUT"]
+        return [
+            request
+            for request, status in list(self.answered)
+            if status in _STATUS_DONE and "if-none-match" in request.headers and any(request is other for other in lost)
+        ]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -148,6 +178,9 @@ class FaultProxy:
         if message is None:
             return False
         method, target, _ = message.head.decode("latin-1").split(" ", 2)
+        # Not the request's number, which begins anew with every reset.
+        self._arrivals += 1
+        arrival = self._arrivals
         request = Request(len(self.requests), method, target, message.headers, len(message.body))
         self.requests.append(request)
         fault = self.choose(request)
@@ -161,12 +194,13 @@ class FaultProxy:
         if fault is Fault.DELAYED:
             await asyncio.sleep(DELAY_S)
         if fault is Fault.REORDERED:
-            await self._wait_for_another()
+            await self._wait_for_later(arrival)
         reply = await self._forward(message, method)
+        self.answered.append((request, int(reply.head.split(b" ", 2)[1])))
         async with self._passing:
-            self._passed += 1
+            self._newest_passed = max(self._newest_passed, arrival)
             self._passing.notify_all()
-        return await self._reply(reply, fault, method, reader, writer)
+        return await self._reply(reply, fault, request, reader, writer)
 
     async def _never_done(
         self, message: _Message, fault: Fault | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -186,12 +220,12 @@ class FaultProxy:
         self,
         reply: _Message,
         fault: Fault | None,
-        method: str,
+        request: Request,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
         if fault is Fault.STATUS_500_AFTER:
-            await _send(writer, _answer(fault, method))
+            await _send(writer, _answer(fault, request.method))
             return True
         if fault is Fault.HANG_AFTER:
             await reader.read(1)
@@ -202,8 +236,10 @@ class FaultProxy:
             await _send(writer, reply.raw[: len(reply.head) + len(reply.body) // 2] if reply.body else reply.head[:20])
             return False
         if fault is Fault.REPLY_FLIPPED and reply.body:
-            middle = len(reply.body) // 2
-            reply.body = reply.body[:middle] + bytes([reply.body[middle] ^ 4]) + reply.body[middle + 1 :]
+            chance = random.Random(f"{request.target}/{request.number}")  # noqa: S311 - repeatable on purpose
+            at = chance.randrange(len(reply.body))
+            flipped = bytes([reply.body[at] ^ 1 << chance.randrange(8)])
+            reply.body = reply.body[:at] + flipped + reply.body[at + 1 :]
         await _send(writer, reply.raw)
         return reply.headers.get("connection", "").lower() != "close"
 
@@ -223,11 +259,11 @@ class FaultProxy:
         finally:
             upstream.close()
 
-    async def _wait_for_another(self) -> None:
-        target = self._passed + 1
+    async def _wait_for_later(self, arrival: int) -> None:
         try:
-            async with asyncio.timeout(_HOLD_S), self._passing:
-                await self._passing.wait_for(lambda: self._passed >= target)
+            async with asyncio.timeout(HOLD_S), self._passing:
+                await self._passing.wait_for(lambda: self._newest_passed > arrival)
+                self.overtaken += 1
         except TimeoutError:
             pass
 

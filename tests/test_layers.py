@@ -20,7 +20,7 @@ LAYERS = (
     ("mixer.core",),
     ("mixer.storage", "mixer.mixing", "mixer.shards", "mixer.schemas", "mixer.batcher"),
     ("mixer.config", "mixer.sources"),
-    ("mixer.log",),
+    ("mixer.log", "mixer.records"),
     (),  # the verbs: every module of mixer that stands in no other layer
     ("mixer",),
     ("mixer.testing", "mixer.torch"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from mixer.building import status
-from mixer.cli import head_view, plan_view, run_view, verify_view
-from mixer.cli.console import Failure, Reply, failure_of
+from mixer.cli import gc_view, head_view, plan_view, run_view, verify_view
+from mixer.cli.console import Failure, Reply, failure_of, say, without_secrets
 from mixer.cli.pace import Step
 from mixer.cli.progress import display
+from mixer.collecting import Item, gc
 from mixer.config import load_config
-from mixer.errors import CorruptionError
+from mixer.errors import CorruptionError, StoreError
 from mixer.heading import head
 from mixer.previewing import preview
 from mixer.verifying import Checked, verify
@@ -51,3 +52,19 @@ def show_head(output: str, rows: int, *, batch: int) -> Reply:
     """Answer `mixer head`."""
     found = head(output, rows, batch=batch)
     return Reply(head_view.rows_value(found), partial(head_view.rows_lines, found))
+
+
+def show_gc(output: str, *, delete: bool, quiet: bool) -> Reply:
+    """Answer `mixer gc`."""
+
+    def on_delete(item: Item) -> None:
+        if not quiet:
+            say(without_secrets(gc_view.deleted_line(item)))
+
+    garbage = gc(output, delete=delete, on_delete=on_delete)
+    value = gc_view.garbage_value(garbage, delete=delete)
+    failure = None
+    if garbage.refused:
+        message = f"{output}: {gc_view.could_not(len(garbage.refused))}: {garbage.refused[0].error}"
+        failure = Failure(StoreError.__name__, without_secrets(message), StoreError.exit_code)
+    return Reply(value, partial(gc_view.garbage_lines, value), failure)

@@ -111,6 +111,13 @@ def run(  # noqa: PLR0913 -- one for each option
         bool,
         typer.Option("--allow-repack", help="Go on under another pyarrow or codec: the same rows in other bytes."),
     ] = False,
+    accept_unsafe_store: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unsafe-store",
+            help="Go on although the output's store has no create-only writes: never run two at once there.",
+        ),
+    ] = False,
     prefect: Annotated[
         bool, typer.Option("--prefect/--no-prefect", help="Run as a Prefect flow, or the bare engine.")
     ] = True,
@@ -124,9 +131,10 @@ def run(  # noqa: PLR0913 -- one for each option
     the same command goes on from the last committed shard and ends in the same bytes.
     """
     del json
-    from mixer.cli.running import run_config  # noqa: PLC0415 -- see the top
+    from mixer.cli.running import Allowed, run_config  # noqa: PLC0415 -- see the top
 
-    return run_config(config, allow_repack=allow_repack, with_prefect=prefect, quiet=quiet, debug=debug)
+    allowed = Allowed(repack=allow_repack, unsafe_store=accept_unsafe_store)
+    return run_config(config, allowed=allowed, with_prefect=prefect, quiet=quiet, debug=debug)
 
 
 @app.command(epilog=_example("mixer status s3://lake/premix/v3"))
@@ -161,3 +169,44 @@ def head(
     from mixer.cli.answers import show_head  # noqa: PLC0415 -- see the top
 
     return show_head(output, rows, batch=batch)
+
+
+@app.command(epilog=_example("mixer gc s3://lake/premix/v3", "mixer gc s3://lake/premix/v3 --delete"))
+def gc(
+    output: Output,
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete what may go; without it nothing is.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Show what killed processes have left in an output, and delete it if asked to.
+
+    Safe at any time, also while a run is at work or starts there. What is not mixer's is shown and never deleted.
+    """
+    del json, debug
+    from mixer.cli.answers import show_gc  # noqa: PLC0415 -- see the top
+
+    return show_gc(output, delete=delete, quiet=quiet)
+
+
+@app.command(epilog=_example("mixer doctor", "mixer doctor mix.yaml", "mixer doctor s3://lake/premix/v3"))
+def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONFIG_OR_OUTPUT]", help="A config, or where a run is or is to be: looked at as well."
+        ),
+    ] = None,
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Look at versions, machine, Prefect server and, if given, the output: what is well, what is not, what to do.
+
+    The output's store is tried: small objects are written below .mixer/probe/ and removed, which harms no run.
+    """
+    del json, debug
+    from mixer.cli.doctoring import show_doctor  # noqa: PLC0415 -- see the top
+
+    return show_doctor(target)

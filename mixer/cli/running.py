@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Protocol
@@ -25,6 +26,14 @@ CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 AGAIN = "What is committed stays; the same command goes on from there."
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the user has allowed beside the usual; each as in `mixer.building.start`."""
+
+    repack: bool
+    unsafe_store: bool
+
+
 class Build(Protocol):
     """What brings a run to its end: the engine itself, or the flow around it."""
 
@@ -33,18 +42,19 @@ class Build(Protocol):
         config: MixConfig,
         *,
         allow_repack: bool,
+        accept_unsafe_store: bool,
         on_commit: Callable[[Commit], None],
         should_stop: Callable[[], bool],
     ) -> RunSummary: ...
 
 
-def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
+def run_config(path: str, *, allowed: Allowed, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
     """Answer `mixer run`."""
     config = load_config(path)
     build: Build = _flow(debug=debug) if with_prefect else building.build
     before = "starting Prefect" if with_prefect else "starting"
     with StopRequest() as stop, display(quiet=quiet, before=before) as shown:
-        summary = _build(build, config, stop, shown, allow_repack=allow_repack)
+        summary = _build(build, config, stop, shown, allowed)
     value = run_view.summary_value(summary)
     failure = None
     if not summary.finished and stop.signal is not None:
@@ -53,7 +63,7 @@ def run_config(path: str, *, allow_repack: bool, with_prefect: bool, quiet: bool
     return Reply(value, partial(run_view.summary_lines, value), failure)
 
 
-def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, *, allow_repack: bool) -> RunSummary:
+def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, allowed: Allowed) -> RunSummary:
     """Return how far the run came; a failure that can be mended by trying again says so."""
     told = False
 
@@ -66,7 +76,13 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, *
         shown.step(Step(commit.shard + 1, commit.rows, commit.bytes, commit.path))
 
     try:
-        return build(config, allow_repack=allow_repack, on_commit=on_commit, should_stop=stop)
+        return build(
+            config,
+            allow_repack=allowed.repack,
+            accept_unsafe_store=allowed.unsafe_store,
+            on_commit=on_commit,
+            should_stop=stop,
+        )
     except MixerError as error:
         if error.exit_code == MixerError.exit_code:
             error.add_note(AGAIN)

@@ -14,7 +14,7 @@ Kinds: ``open`` (a process takes the run over), ``shard`` (a commit), ``final``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ MANIFEST_NAME = "manifest.json"
 CARD_NAME = "README.md"
 
 KINDS = ("open", "shard", "final")
+_MOST_DIGITS = 18
 
 
 def slot_name(number: int) -> str:
@@ -41,6 +42,41 @@ def slot_name(number: int) -> str:
     '.mixer/log/000000000042.json'
     """
     return f"{LOG_PREFIX}{number:012d}.json"
+
+
+def slot_number(name: str) -> int | None:
+    """Return the number of the slot whose object is called `name`; None if it is none's.
+
+    >>> slot_number(".mixer/log/000000000042.json"), slot_number(".mixer/log/42.json")
+    (42, None)
+    """
+    return _numbered(name, LOG_PREFIX, slot_name)
+
+
+def checkpoint_name(stop: int) -> str:
+    """Return the name of the object that holds copies of the slots before `stop`.
+
+    >>> checkpoint_name(1000)
+    '.mixer/checkpoints/000000001000.json'
+    """
+    return f"{CHECKPOINT_PREFIX}{stop:012d}.json"
+
+
+def checkpoint_stop(name: str) -> int | None:
+    """Return the slot that the checkpoint called `name` ends before; None if no checkpoint is called so.
+
+    >>> checkpoint_stop(".mixer/checkpoints/000000001000.json"), checkpoint_stop(".mixer/checkpoints/notes.txt")
+    (1000, None)
+    """
+    return _numbered(name, CHECKPOINT_PREFIX, checkpoint_name)
+
+
+def _numbered(name: str, prefix: str, name_of: Callable[[int], str]) -> int | None:
+    text = name.removeprefix(prefix).removesuffix(".json")
+    # No longer number was ever given, and Python refuses to read one of thousands of digits.
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        return None
+    return int(text) if name_of(int(text)) == name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +151,7 @@ def unsealed(data: bytes, where: str) -> dict[str, Any]:
     try:
         actual = fingerprint(content)
         canonical = sealed(content) == data
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise CorruptionError(f"{where}: {error}; the object is damaged, restore it from a copy") from error
     if actual != claimed or not canonical:
         raise CorruptionError(
@@ -145,7 +181,7 @@ def decode_slot(data: bytes, number: int, where: str) -> Slot:
         CorruptionError: It is damaged, or another slot's.
     """
     content = unsealed(data, where)
-    if content.get("slot") != number:
+    if type(content.get("slot")) is not int or content["slot"] != number:
         raise CorruptionError(
             f"{where}: expected slot {number}, found slot {content.get('slot')}; objects were mixed up"
         )
@@ -155,12 +191,54 @@ def decode_slot(data: bytes, number: int, where: str) -> Slot:
     return Slot(number, kind, writer, payload)
 
 
+def decode_checkpoint(data: bytes, where: str) -> tuple[int, list[tuple[str, Mapping[str, Any]]]]:
+    """Return the number of the first slot in a checkpoint, and kind and payload of that one and those after it.
+
+    Raises:
+        CorruptionError: It is damaged, or something else.
+    """
+    content = unsealed(data, where)
+    first, entries = content.get("first_slot"), content.get("slots")
+    if type(first) is not int or not isinstance(entries, list):
+        raise CorruptionError(f"{where}: expected a checkpoint with `first_slot` and `slots`; it is foreign, delete it")
+    block: list[tuple[str, Mapping[str, Any]]] = []
+    for entry in entries:
+        kind, payload = (entry.get("kind"), entry.get("payload")) if isinstance(entry, dict) else (None, None)
+        if kind not in KINDS or not isinstance(payload, dict):
+            raise CorruptionError(f"{where}: expected a checkpoint's slots to have a kind and a payload; delete it")
+        block.append((kind, payload))
+    return first, block
+
+
 def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
-    """Return the commit that the payload of a ``shard`` slot is."""
-    try:
-        return Commit(**payload)
-    except TypeError as error:
-        raise CorruptionError(f"{where}: not a commit: {error}") from error
+    """Return the commit that the payload of a ``shard`` slot is.
+
+    Raises:
+        CorruptionError: It has other fields than a commit, or one of another type; the message names them.
+    """
+    if set(payload) != set(_FIELDS):
+        raise CorruptionError(f"{where}: not a commit: expected the fields {sorted(_FIELDS)}, found {sorted(payload)}")
+    for name, value in payload.items():
+        # `bool` is an `int` to Python, and none to a log.
+        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
+            raise CorruptionError(
+                f"{where}: not a commit: expected {name} to be {_FIELDS[name].__name__}, found {type(value).__name__}"
+            )
+    return Commit(**payload)
+
+
+_FIELDS: Mapping[str, type] = {
+    "shard": int,
+    "path": str,
+    "rows": int,
+    "bytes": int,
+    "sha256": str,
+    "first_batch": int,
+    "batches": int,
+    "counts": dict,
+    "state": dict,
+    "prev": str,
+}
 
 
 def final_payload(*, prev: str, shards: int, batches: int, rows: int, state: State) -> dict[str, Any]:

@@ -89,6 +89,21 @@ class RowGroup:
         return stored
 
 
+def decodes(group: RowGroup, column: str) -> bool:
+    """Return whether one column of `group` can be decoded; little of it is in memory at once."""
+    opened = open_stream(group.file, group.footer, 1)
+    try:
+        for _ in opened.parquet.iter_batches(
+            batch_size=_FIRST_PIECE_ROWS, row_groups=[group.ordinal], columns=[column], use_threads=False
+        ):
+            pass
+    except (OSError, pa.ArrowException):
+        return False
+    finally:
+        opened.close()
+    return True
+
+
 class Rows(Protocol):
     """The decoded rows of one row group, counted from its first one."""
 

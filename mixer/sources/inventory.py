@@ -21,6 +21,8 @@ from mixer.storage.inputs import InputFile, difference, find_inputs, stat_input
 T = TypeVar("T")
 U = TypeVar("U")
 
+ROWS_MAX = 2**63 - 1
+"""Rows of one dataset: their positions are 64-bit integers."""
 _THREADS = 16
 _KEPT_FOOTER_BYTES = 64 * 1024 * 1024
 """Of one dataset; parsed footers take a few times as much. Further files have theirs read again when opened."""
@@ -86,14 +88,37 @@ class Inventory:
             CorruptionError: `value` is something else.
         """
         try:
-            files = [
-                FileEntry(**{**entry, "row_group_rows": tuple(entry["row_group_rows"])}) for entry in value["files"]
-            ]
-            return cls(tuple(files), tuple(value["ignored"]))
-        except (KeyError, TypeError) as error:
+            files = tuple(_entry_from_json(entry) for entry in value["files"])
+            ignored = tuple(value["ignored"])
+        except (KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(
                 f"an inventory of inputs does not have the keys it was written with: {error}"
             ) from error
+        if not all(type(name) is str for name in ignored) or sum(entry.rows for entry in files) > ROWS_MAX:
+            raise CorruptionError("an inventory of inputs holds impossible values")
+        return cls(files, ignored)
+
+
+def _entry_from_json(value: Mapping[str, Any]) -> FileEntry:
+    """Return the file that a part of `Inventory.to_json` stands for.
+
+    Raises:
+        CorruptionError: Some value is of another type than was written, or impossible.
+        KeyError, TypeError, AttributeError: There are other keys.
+    """
+    counts = value["row_group_rows"]
+    if type(counts) is not list or not all(type(count) is int and count >= 0 for count in counts):
+        raise CorruptionError(f"an inventory of inputs: expected rows of row groups, found {counts!r:.100}")
+    entry = FileEntry(**{**value, "row_group_rows": tuple(counts)})
+    texts = (entry.url, entry.version, entry.footer_sha256)
+    numbers = (entry.bytes, entry.rows, entry.uncompressed_bytes)
+    if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
+        raise CorruptionError(f"an inventory of inputs: expected texts and whole numbers, found {value!r:.100}")
+    if entry.bytes < 0 or entry.rows != sum(counts):
+        raise CorruptionError(
+            f"an inventory of inputs: expected {entry.rows} rows in all row groups, found {sum(counts)}"
+        )
+    return entry
 
 
 def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tuple[pa.Schema, ...]]:
@@ -124,6 +149,10 @@ def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tup
         if kept_bytes <= _KEPT_FOOTER_BYTES:
             kept[file.url] = footer.metadata
     entries = tuple(_entry(name, file, footer) for file, footer in zip(listing.files, footers, strict=True))
+    if (rows := sum(entry.rows for entry in entries)) > ROWS_MAX:
+        raise InputError(
+            f"dataset {name!r}: expected at most {ROWS_MAX:,} rows, its files' footers say {rows:,} in all"
+        )
     return Inventory(entries, listing.ignored, kept), _schemas(name, listing.files, footers)
 
 
@@ -151,9 +180,15 @@ def read_planned_footer(name: str, entry: FileEntry) -> pq.FileMetaData:
     """Return the footer of a file again, if it still is the one that the inventory tells of.
 
     Raises:
-        ChangedError: The footer or its row count is another one.
+        ChangedError: The footer or its row count is another one, or there is none any more.
     """
-    footer = read_footer(name, entry.file)
+    try:
+        footer = read_footer(name, entry.file)
+    except InputError as error:
+        raise ChangedError(
+            f"{error} (though this was a whole Parquet file when the run was planned; put the old file back, or start "
+            f"a new output)"
+        ) from error
     if footer.sha256 != entry.footer_sha256 or footer.metadata.num_rows != entry.rows:
         raise ChangedError(
             f"dataset {name!r}, file {entry.url}: its contents have changed since the run was planned: expected "

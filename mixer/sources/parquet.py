@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, SchemaError, StoreError
 from mixer.sources.files import OpenFiles
-from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, fixed_row_bytes
+from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, decodes, fixed_row_bytes
 from mixer.sources.inventory import FileEntry, Inventory, read_planned_footer
 from mixer.storage.inputs import difference, stat_input
 
@@ -168,9 +168,9 @@ class ParquetSource:
             self._drop()
             if isinstance(error, MemoryError):
                 raise
-            raise self._judged(where, entry, error) from error
+            raise self._judged(where, place, entry, error) from error
 
-    def _judged(self, where: str, entry: FileEntry, error: Exception) -> MixerError:
+    def _judged(self, where: str, place: int, entry: FileEntry, error: Exception) -> MixerError:
         """Return what a failed decoding is: the file was changed, the disk failed, or the bytes are damaged."""
         if changed := difference(entry.file, stat_input(entry.url)):
             return ChangedError(f"{where}: the file has changed since the run was planned: {changed}; put it back")
@@ -181,9 +181,17 @@ class ParquetSource:
         if isinstance(error, OSError) and error.errno is not None:
             return StoreError(f"{where}: cannot be read: {error}; check the disk, then run again")
         return CorruptionError(
-            f"{where}: its bytes do not decode, although the footer is the planned one: {error}; restore the file from "
-            f"a copy with the same modification time, or start a new output without it"
+            f"{where}{self._damaged_columns(place)}: its bytes do not decode, although the footer is the planned one: "
+            f"{error}; restore the file from a copy with the same modification time, or start a new output without it"
         )
+
+    def _damaged_columns(self, place: int) -> str:
+        """Return which columns of a row group do not decode by themselves, to be told; nothing if all do."""
+        file, ordinal = self._places.address_of(place)
+        footer, columns = self._footer_of(file)
+        group = RowGroup(self._inventory.files[file].file, footer, ordinal, columns)
+        damaged = [name for name in columns if not decodes(group, name)]
+        return f", column {', '.join(map(repr, damaged))}" if damaged else ""
 
 
 class _Places:

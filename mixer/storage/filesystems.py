@@ -7,6 +7,7 @@ other users of fsspec in this process, because their settings would be ours.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Any
 
@@ -16,29 +17,61 @@ CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0
 POOL_CONNECTIONS = 32
 
-_S3_PROTOCOLS = frozenset({"s3", "s3a"})
+_KINDS = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gs"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "az"),
+}
+_VARIABLES = {
+    "s3": ("AWS_", "FSSPEC_S3"),
+    "gs": ("CLOUDSDK_", "FSSPEC_G", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST"),
+    "az": ("AZURE_", "FSSPEC_A"),
+}
+"""What the names of the variables begin with that decide on endpoint and credentials."""
 _filesystems: dict[tuple[Any, ...], Any] = {}
 
 
-def filesystem_for(protocol: str, *, read_timeout_s: float = READ_TIMEOUT_S) -> Any:
+def filesystem_for(protocol: str, *, read_timeout_s: float = READ_TIMEOUT_S, account: str = "") -> Any:
     """Return this process's file system for `protocol`, such as ``s3``; the same one for equal settings.
 
     A forked child gets one of its own, as s3fs demands. The environment decides endpoint and credentials; a
-    changed environment gives another instance. `read_timeout_s` bounds the silence of an S3 server.
+    changed environment gives another instance. `read_timeout_s` bounds the silence of an object store's server.
+    `account` is the one of Azure that an address names; empty if it names none.
 
     Raises:
         InputError: Nothing that is installed speaks `protocol`.
+        StoreError: What the environment says of the account does not do.
     """
-    key: tuple[Any, ...] = (os.getpid(), protocol)
-    if protocol in _S3_PROTOCOLS:
-        settings = tuple(sorted(v for v in os.environ.items() if v[0].startswith(("AWS_", "FSSPEC_S3"))))
-        key = (os.getpid(), "s3", read_timeout_s, settings)
+    kind = _KINDS.get(protocol, protocol)
+    key: tuple[Any, ...] = (os.getpid(), kind)
+    if kind in _VARIABLES:
+        settings = tuple(sorted(v for v in os.environ.items() if v[0].startswith(_VARIABLES[kind])))
+        key = (os.getpid(), kind, read_timeout_s, account, settings)
     found = _filesystems.get(key)
     if found is None:
-        made = _s3(read_timeout_s) if protocol in _S3_PROTOCOLS else _other(protocol)
+        made = _make(kind, protocol, read_timeout_s, account)
         # Two threads may both get here; nothing is connected yet, and the one that is not kept costs nothing.
         found = _filesystems.setdefault(key, made)
     return found
+
+
+def _make(kind: str, protocol: str, read_timeout_s: float, account: str) -> Any:
+    if kind == "s3":
+        return _s3(read_timeout_s)
+    if kind not in _VARIABLES:
+        return _other(protocol)
+    package, extra = {"gs": ("gcsfs", "gcs"), "az": ("adlfs", "azure")}[kind]
+    if importlib.util.find_spec(package) is None:
+        raise InputError(
+            f"{protocol}://: the package {package} is not installed; install it with: pip install 'mixer[{extra}]'"
+        )
+    if kind == "gs":
+        from mixer.storage.gcs_filesystem import make_gcs_filesystem  # noqa: PLC0415 - a second that others need not pay
+
+        return make_gcs_filesystem(read_timeout_s)
+    from mixer.storage.azure_filesystem import make_azure_filesystem  # noqa: PLC0415 - as above
+
+    return make_azure_filesystem(read_timeout_s, account)
 
 
 def _s3(read_timeout_s: float) -> Any:

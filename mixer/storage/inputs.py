@@ -18,7 +18,7 @@ from mixer.storage.filesystems import filesystem_for
 from mixer.storage.patterns import SUFFIXES, WHOLE_FOLDER, Pattern, Verdict, has_wildcard, is_hidden, split_pattern
 from mixer.storage.remote_file import PinnedFile, version_in
 from mixer.storage.retry import call_with_retries
-from mixer.storage.urls import is_chained, redact, redact_url, split_protocol
+from mixer.storage.urls import is_chained, redact, redact_url, split_azure, split_protocol
 
 _SHOWN_IGNORED = 5
 _LOCAL = frozenset({"file", "local"})
@@ -292,7 +292,9 @@ def is_remote(url: str) -> bool:
 
 def _remote(url: str) -> tuple[Any, str]:
     """Return the file system of a remote URL and the path on it."""
-    filesystem = filesystem_for(split_protocol(url)[0])
+    protocol, rest = split_protocol(url)
+    account = split_azure(rest)[1] if protocol.startswith(("abfs", "az")) else ""
+    filesystem = filesystem_for(protocol, account=account)
     return filesystem, filesystem._strip_protocol(url)  # noqa: SLF001 - fsspec has no public name for it
 
 

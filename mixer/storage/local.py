@@ -8,14 +8,19 @@ durable, and only then given its own: by a hard link, which fails if the name is
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo
+from mixer.storage.leftovers import Leftover, find_leftovers, hold, remove_leftover
+from mixer.storage.probing import ACCEPT, RISK
+from mixer.storage.retry import RetryPolicy
 from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -34,7 +39,10 @@ _HINTS = {
     errno.ENAMETOOLONG: "the file system does not take a name so long: choose a shorter one",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
     errno.EIO: "the disk reports an error: check its health before going on",
+    errno.ENOLCK: "this file system has no locks: delete the file if nothing else works on this output, then run again",
 }
+_LOCK = RetryPolicy(attempts=20, first_wait_s=0.005, max_wait_s=0.2)
+"""How long to wait for a lock that is held for as long as a rename takes, by anybody but a stopped process."""
 
 
 class LocalStore:
@@ -96,6 +104,23 @@ class LocalStore:
             _sync_folder(path.parent)
         return True
 
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        path = self._path(name)
+        with _told("replace", path):
+            if not path.exists():
+                return False
+            with self._temporary(data) as temporary:
+                try:
+                    with _locked(path) as found:
+                        if _info(name, found).version == version:
+                            temporary.replace(path)
+                        elif not _holds(path, data):
+                            return False
+                except FileNotFoundError:
+                    return False
+            _sync_folder(path.parent)
+        return True
+
     def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
         folder = self.root / check_prefix(prefix)
         if prefix == TEMPORARY_FOLDER:
@@ -123,6 +148,18 @@ class LocalStore:
                 return None
             return None if path.is_dir() else _info(name, found)
 
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return what lies unfinished in this store, sorted by name: of writers at work, and of killed ones."""
+        folder = self.root / TEMPORARY_FOLDER
+        with _told("list", folder):
+            return tuple(find_leftovers(folder, TEMPORARY_FOLDER))
+
+    def remove_leftover(self, name: str) -> bool:
+        """Remove one of `leftovers`, unless a writer is at work on it; return whether it is gone."""
+        path = self.root / TEMPORARY_FOLDER / check_name(name.removeprefix(TEMPORARY_FOLDER))
+        with _told("delete", path):
+            return remove_leftover(path)
+
     def _path(self, name: str) -> Path:
         return self.root / check_name(name)
 
@@ -147,15 +184,19 @@ class LocalStore:
         """Yield a new file that durably holds `data`, and remove it afterwards, whatever happens."""
         folder = self.root / TEMPORARY_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / uuid.uuid4().hex
-        try:
+        while True:
+            path = folder / uuid.uuid4().hex
             with path.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
+                try:
+                    if hold(file):
+                        file.write(data)
+                        file.flush()
+                        _stamp(file.fileno())
+                        os.fsync(file.fileno())
+                        yield path
+                        return
+                finally:
+                    path.unlink(missing_ok=True)
 
 
 def _link(temporary: Path, path: Path) -> bool:
@@ -168,8 +209,8 @@ def _link(temporary: Path, path: Path) -> bool:
         if error.errno not in _NO_LINKS:
             raise
         raise OutputError(
-            f"cannot create {path}: this file system refuses hard links ({error.strerror}), without which two runs"
-            " could overwrite each other's shards; choose an output on another one (ext4, xfs, btrfs, NFS) or in S3"
+            f"cannot create {path}: this file system refuses hard links ({error.strerror}), without which {RISK};"
+            f" choose an output on another one (ext4, xfs, btrfs, NFS) or in a bucket, {ACCEPT}"
         ) from error
     return True
 
@@ -181,6 +222,60 @@ def _holds(path: Path, data: bytes) -> bool:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:
         return False
+
+
+def _stamp(descriptor: int) -> None:
+    """Give a file the time to the nanosecond: the system's own for files may stand still for milliseconds.
+
+    A file that is replaced twice in that while may get back the inode that it had at first, and its version with it.
+    """
+    now_ns = time.time_ns()
+    # A mount that keeps times of its own may refuse: then its versions are as good as those are.
+    with suppress(PermissionError, NotImplementedError):
+        os.utime(descriptor, ns=(now_ns, now_ns))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[os.stat_result]:
+    """Hold the lock of the file that `path` names, and yield what is known of it.
+
+    The lock is of the file and not of its name, so it is looked up afterwards whether it still has that name.
+
+    Raises:
+        FileNotFoundError: There is none.
+        StoreUnavailableError: Somebody else keeps it.
+    """
+    for attempt in range(1, _LOCK.attempts + 1):
+        descriptor = _open_to_lock(path)
+        try:
+            if _lock(descriptor):
+                found = os.fstat(descriptor)
+                if os.path.samestat(found, path.stat()):
+                    yield found
+                    return
+        finally:
+            os.close(descriptor)
+        time.sleep(_LOCK.wait_s(attempt))
+    raise StoreUnavailableError(
+        f"cannot replace {path}: another process holds its lock, also after {_LOCK.attempts} tries; end that process"
+        " if it hangs or is stopped, then run again"
+    )
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _open_to_lock(path: Path) -> int:
+    try:
+        # NFS gives such a lock only to those who may write.
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -204,7 +299,7 @@ def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
 
 
 def _info(name: str, found: os.stat_result) -> ObjectInfo:
-    # The clock behind a file's times may tick every few milliseconds only; a replaced file has another inode.
+    # Two files may have got the same time; then they have not the same inode, for one replaced the other.
     return ObjectInfo(name=name, bytes=found.st_size, version=f"{found.st_mtime_ns}-{found.st_ino}")
 
 

@@ -12,6 +12,7 @@ import errno
 import importlib
 import logging
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,8 +32,16 @@ _STATUS_SERVER = 500
 _STATUS_PRECONDITION = 412
 # Answered with a status of 400 or 403, and right again a moment later: the body was hurt on its way.
 _CODES_AGAIN = frozenset(
-    {"BadDigest", "IncompleteBody", "RequestTimeout", "SlowDown", "Throttling", "XAmzContentSHA256Mismatch"}
+    {
+        *("BadDigest", "IncompleteBody", "RequestTimeout", "SlowDown", "Throttling", "XAmzContentSHA256Mismatch"),
+        *("rateLimitExceeded", "userRateLimitExceeded"),
+        *("Md5Mismatch", "OperationTimedOut", "ServerBusy"),
+    }
 )
+# Answered with a status that elsewhere means that a moment later all is well.
+_CODES_LASTING = frozenset({"BlobImmutableDueToPolicy", "InvalidBlobType", "SnapshotsPresent"})
+# Azure's answer to a create of what is there has the status of a conflict that passes.
+_CODE_EXISTS = "BlobAlreadyExists"
 _ERRNOS_AGAIN = frozenset({errno.ETIMEDOUT, errno.EPIPE, errno.ESTALE, errno.EHOSTUNREACH, errno.ENETUNREACH})
 _HINTS = {
     "NoSuchBucket": "there is no such bucket: check its name, the endpoint and the region, or make it first",
@@ -43,12 +52,41 @@ _HINTS = {
     "PermanentRedirect": "the bucket lies in another region or at another endpoint: set AWS_REGION or AWS_ENDPOINT_URL",
     "AuthorizationHeaderMalformed": "the bucket lies in another region: set AWS_REGION",
     "NotImplemented": "the store does not know this request",
+    "ContainerNotFound": "there is no such container: check its name and the account, or make it first",
+    "AuthenticationFailed": "the account's key, its SAS token or this machine's clock is wrong: check AZURE_STORAGE_*",
+    "AuthorizationPermissionMismatch": "access denied: the identity needs a role such as Storage Blob Data Contributor",
+    "BlobImmutableDueToPolicy": "a policy of the container forbids to replace or delete it: choose another container",
+    "required": (
+        "no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
+    ),
 }
 _HINT_FORBIDDEN = (
     "access denied: check the credentials and that they allow reading, writing and listing there"
     " (without the right to list, a store answers so for an object that does not exist)"
 )
 _HINT_CREDENTIALS = "no usable credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_HINTS_LIBRARY = {
+    "azure": (
+        "no usable credentials: set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with"
+        " AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or log in (az login)"
+    ),
+    "google": _HINTS["required"],
+    "gcsfs": _HINTS["required"],
+}
+"""What to do about an error of a library that no server has answered with."""
+
+
+class AnswerError(OSError):
+    """A server's answer that says no, with its HTTP status and the store's own word for it."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class AbsentError(AnswerError, FileNotFoundError):
+    """A server's answer that there is no such thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +145,35 @@ def call_with_retries(call: Callable[[], T], *, what: str, policy: RetryPolicy =
     raise ValueError(f"expected at least one attempt, found {policy.attempts}")
 
 
-@cache
 def remote_errors() -> tuple[type[Exception], ...]:
     """Return the classes of whatever a remote store's client may raise.
 
-    Found when first needed, so that a run on a local disk does not pay for importing network clients.
+    Found when first needed, so that a run on a local disk does not pay for importing network clients. Those of
+    Google and Azure are only looked for where they are in use: not everyone has them.
     """
+    return (
+        *_remote_errors(),
+        *_loaded("azure.core.exceptions", "AzureError"),
+        *_loaded("gcsfs.retry", "ChecksumError", "HttpError", "NonRetryableError"),
+        *_loaded("google.auth.exceptions", "GoogleAuthError"),
+    )
+
+
+@cache
+def _remote_errors() -> tuple[type[Exception], ...]:
     aiohttp, botocore, parsers = (
         importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
     )
-    # Neither botocore's errors nor all of aiohttp's are OSErrors.
-    return (OSError, aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
+    # Neither botocore's errors nor all of aiohttp's are OSErrors; a reply whose numbers or times were hurt on their way
+    # comes out of botocore as a bare ValueError.
+    clients = (aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
+    return (OSError, *clients, ValueError)
+
+
+def _loaded(module: str, *names: str) -> tuple[type[Exception], ...]:
+    """Return classes of a module that somebody has imported; none if nobody has, as nothing can have raised them."""
+    found = sys.modules.get(module)
+    return tuple(getattr(found, name) for name in names) if found is not None else ()
 
 
 def is_transient(error: BaseException) -> bool:
@@ -130,14 +186,24 @@ def is_transient(error: BaseException) -> bool:
         return error.transient
     status = http_status(error)
     if status is not None:
-        if error_code(error) in _CODES_AGAIN or status in _STATUS_AGAIN:
-            return True
-        return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
+        return _is_passing(status, error)
     if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
         return True
-    if "certificate" in str(error).lower():
+    if any(lasting in str(error).lower() for lasting in ("certificate", "invalid endpoint")):
         return False
-    return isinstance(error, (TimeoutError, ConnectionError, *_transient_errors()))
+    if isinstance(error, _loaded("google.auth.exceptions", "GoogleAuthError")) and getattr(error, "retryable", False):
+        return True
+    return isinstance(error, (TimeoutError, ConnectionError, ValueError, *_transient_errors(), *_transient_if_loaded()))
+
+
+def _is_passing(status: int, error: BaseException) -> bool:
+    """Return whether an answer of this HTTP status may be another a little later."""
+    code = error_code(error)
+    if is_precondition_failed(error) or code in _CODES_LASTING:
+        return False
+    if code in _CODES_AGAIN or status in _STATUS_AGAIN:
+        return True
+    return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
 
 
 @cache
@@ -157,6 +223,15 @@ def _transient_errors() -> tuple[type[Exception], ...]:
     )
 
 
+def _transient_if_loaded() -> tuple[type[Exception], ...]:
+    return (
+        *_loaded("azure.core.exceptions", "IncompleteReadError", "ServiceRequestError", "ServiceResponseError"),
+        *_loaded("gcsfs.retry", "ChecksumError"),
+        *_loaded("google.auth.exceptions", "TransportError"),
+        *_loaded("requests.exceptions", "ChunkedEncodingError", "ConnectionError", "Timeout"),
+    )
+
+
 def http_status(error: BaseException) -> int | None:
     """Return the HTTP status that `error`, or what it was raised from, tells of."""
     for link in _causes(error):
@@ -165,9 +240,11 @@ def http_status(error: BaseException) -> int | None:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if isinstance(status, int):
                 return status
-        status = getattr(link, "status", None)
-        if isinstance(status, int):
-            return status
+        # Of answers and aiohttp, of Azure, and of gcsfs.
+        for name in ("status", "status_code", "code"):
+            status = getattr(link, name, None)
+            if isinstance(status, int):
+                return status
     return None
 
 
@@ -177,12 +254,17 @@ def error_code(error: BaseException) -> str:
         response = getattr(link, "response", None)
         if isinstance(response, dict):
             return str(response.get("Error", {}).get("Code", ""))
+        # Of answers, and of Azure, where it may be one of an enumeration.
+        for name in ("code", "error_code"):
+            code = getattr(link, name, None)
+            if isinstance(code, str):
+                return str(getattr(code, "value", code))
     return ""
 
 
 def is_precondition_failed(error: BaseException) -> bool:
     """Return whether a condition of the request was not met: the status says so; codes and classes differ by store."""
-    return http_status(error) == _STATUS_PRECONDITION
+    return http_status(error) == _STATUS_PRECONDITION or error_code(error) == _CODE_EXISTS
 
 
 def is_absent(error: BaseException) -> bool:
@@ -198,6 +280,8 @@ def raise_refusal(error: Exception, what: str) -> NoReturn:
     hint = _HINTS.get(code)
     if hint is None and (status in {401, 403} or isinstance(error, PermissionError)):
         hint = _HINT_FORBIDDEN
+    if hint is None and status is None:
+        hint = _HINTS_LIBRARY.get(type(error).__module__.partition(".")[0])
     if hint is None and "Credential" in type(error).__name__:
         hint = _HINT_CREDENTIALS
     message = f"{what}: refused ({describe(error)})" + (f"; {hint}" if hint else "")

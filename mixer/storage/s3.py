@@ -13,190 +13,71 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
-from mixer.errors import StoreError, StoreUnavailableError
+from mixer.errors import StoreError
 from mixer.storage.base import ObjectInfo
-from mixer.storage.filesystems import READ_TIMEOUT_S, filesystem_for
-from mixer.storage.retry import (
-    PATIENT,
-    RetryPolicy,
-    call_with_retries,
-    http_status,
-    is_precondition_failed,
-)
-from mixer.storage.urls import check_name, check_prefix, check_range
-
-T = TypeVar("T")
+from mixer.storage.filesystems import filesystem_for
+from mixer.storage.remote import Condition, RemoteStore
+from mixer.storage.retry import is_precondition_failed
 
 PUT_BYTES_MAX = 5 * 1024**3
 """S3's limit for one PutObject."""
-_LOOK_UP = RetryPolicy(attempts=3)
-_CREATE_ROUNDS = 3
-_STATUS_RANGE_UNSATISFIABLE = 416
 
 
 @dataclass(frozen=True, slots=True)
-class S3Store:
-    """The objects of a bucket whose keys begin with a prefix; credentials and endpoint come from the environment.
+class S3Store(RemoteStore):
+    """The objects of an S3 bucket whose keys begin with a prefix."""
 
-    Holds no connection itself, so that it may be pickled, and used after a fork.
-    """
+    PROTOCOL: ClassVar[str] = "s3"
 
-    bucket: str
-    prefix: str = ""
-    """What all keys begin with: empty, or ending in ``/``."""
-    policy: RetryPolicy = PATIENT
-    read_timeout_s: float = READ_TIMEOUT_S
-    """How long the server may be silent before a call counts as failed, and is tried again."""
-
-    @property
-    def url(self) -> str:
-        return f"s3://{self.bucket}/{self.prefix}".removesuffix("/")
-
-    def get(self, name: str) -> bytes | None:
-        try:
-            return self._retry("get", name, partial(self._read, self._key(name)))
-        except FileNotFoundError:
-            return None
-
-    def get_range(self, name: str, start: int, stop: int) -> bytes:
-        check_range(start, stop)
-        if start == stop:
-            if self.stat(name) is None:
-                raise self._absent(name)
-            return b""
-        try:
-            return self._retry("get", name, partial(self._read_range, self._key(name), start, stop))
-        except FileNotFoundError as error:
-            raise self._absent(name) from error
-
-    def put(self, name: str, data: bytes) -> None:
-        self._upload("put", name, partial(self._call, "put_object", **self._upload_fields(name, data)))
-
-    def create(self, name: str, data: bytes) -> bool:
-        attempt = partial(self._create_once, self._upload_fields(name, data))
-        for _ in range(_CREATE_ROUNDS):
-            try:
-                if self._upload("create", name, attempt):
-                    return True
-            except StoreUnavailableError as failure:
-                return self._settle(name, data, failure)
-            found = self._look_up(name, data)
-            if found is not None:
-                return found
-        raise StoreUnavailableError(
-            f"create {self._shown(name)}: the name was taken and then gone, {_CREATE_ROUNDS} times over; something else"
-            " creates and deletes it"
-        )
-
-    def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
-        request = {"Prefix": self.prefix + check_prefix(prefix)}
-        if after:
-            request["StartAfter"] = self.prefix + after
-        found: list[ObjectInfo] = []
-        while True:
-            page = self._list_page(prefix, request)
-            found.extend(self._info(item["Key"], item["Size"], item) for item in page.get("Contents", ()))
-            if not page.get("IsTruncated"):
-                break
-            request["ContinuationToken"] = page["NextContinuationToken"]
-        # Some consoles mark a folder by an empty object whose name ends in a slash.
-        kept = (info for info in found if info.name > after and not info.name.endswith("/"))
-        return sorted(kept, key=lambda info: info.name)
-
-    def delete(self, name: str) -> None:
-        try:
-            self._retry("delete", name, partial(self._call, "delete_object", Key=self._key(name)))
-        except FileNotFoundError:
-            return
-
-    def stat(self, name: str) -> ObjectInfo | None:
-        key = self._key(name)
-        try:
-            found = self._retry("look up", name, partial(self._call, "head_object", Key=key))
-        except FileNotFoundError:
-            return None
-        return self._info(key, found["ContentLength"], found)
-
-    def _settle(self, name: str, data: bytes, failure: StoreUnavailableError) -> bool:
-        """Find out what became of a create none of whose tries was answered."""
-        try:
-            found = self._look_up(name, data, policy=_LOOK_UP)
-        except StoreUnavailableError:
-            found = None
-        if found is None:
-            raise StoreUnavailableError(
-                f"{failure}; whether {self._shown(name)} was or will yet be created is unknown; a later run finds out"
-            ) from failure
-        return found
-
-    def _look_up(self, name: str, data: bytes, policy: RetryPolicy | None = None) -> bool | None:
-        """Return whether the object is `data`; None if there is none. A taken name may be one's own lost success."""
-        try:
-            head = self._retry("look up", name, partial(self._call, "head_object", Key=self._key(name)), policy)
-            if head["ContentLength"] != len(data):
-                return False
-            return self._retry("get", name, partial(self._read, self._key(name)), policy) == data
-        except FileNotFoundError:
-            return None
-
-    def _upload_fields(self, name: str, data: bytes) -> dict[str, Any]:
-        key = self._key(name)
+    def _write(self, key: str, data: bytes, condition: Condition | None) -> Callable[[], bool]:
         if len(data) > PUT_BYTES_MAX:
             raise StoreError(
-                f"put {self._shown(name)}: expected at most {PUT_BYTES_MAX} bytes, S3's limit for one upload, found"
+                f"put {self._shown_key(key)}: expected at most {PUT_BYTES_MAX} bytes, S3's limit for one upload, found"
                 f" {len(data)}; make the shards smaller (batches_per_shard)"
             )
         # The server refuses a body that was hurt on its way.
         digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
-        return {"Key": key, "Body": data, "ChecksumSHA256": digest}
+        fields = {"Key": key, "Body": data, "ChecksumSHA256": digest}
+        if condition is not None:
+            fields |= {"IfNoneMatch": "*"} if condition.version is None else {"IfMatch": f'"{condition.version}"'}
+        return partial(self._write_once, fields)
 
-    def _create_once(self, fields: dict[str, Any]) -> bool:
+    def _write_once(self, fields: dict[str, Any]) -> bool:
         try:
-            self._call("put_object", IfNoneMatch="*", **fields)
+            self._call("put_object", **fields)
         except OSError as error:
             if is_precondition_failed(error):
                 return False
             raise
         return True
 
-    def _upload(self, doing: str, name: str, call: Callable[[], T]) -> T:
-        try:
-            return self._retry(doing, name, call)
-        except FileNotFoundError as error:
-            raise StoreError(f"{doing} {self._shown(name)}: not found; check the bucket and the endpoint") from error
+    def _look(self, key: str) -> ObjectInfo:
+        found = self._call("head_object", Key=key)
+        return self._info(key, found["ContentLength"], found)
 
     def _read(self, key: str) -> bytes:
         response = self._call("get_object", Key=key)
         data = self._body(response)
-        expected_bytes = response.get("ContentLength", len(data))
-        if len(data) != expected_bytes:
-            raise StoreUnavailableError(f"s3://{self.bucket}/{key}: expected {expected_bytes} bytes, found {len(data)}")
-        return data
+        return self._checked(key, data, response.get("ContentLength", len(data)))
 
     def _read_range(self, key: str, start: int, stop: int) -> bytes:
-        try:
-            response = self._call("get_object", Key=key, Range=f"bytes={start}-{stop - 1}")
-        except OSError as error:
-            if http_status(error) == _STATUS_RANGE_UNSATISFIABLE:
-                return b""
-            raise
-        data = self._body(response)
-        if "ContentRange" not in response:
-            # A server may answer with the whole object.
-            return data[start:stop]
-        object_bytes = response["ContentRange"].rpartition("/")[2]
-        expected_bytes = min(stop, int(object_bytes)) - start if object_bytes.isdigit() else len(data)
-        if len(data) != expected_bytes:
-            raise StoreUnavailableError(f"s3://{self.bucket}/{key}: expected {expected_bytes} bytes, found {len(data)}")
-        return data
+        response = self._call("get_object", Key=key, Range=f"bytes={start}-{stop - 1}")
+        return self._checked_range(key, self._body(response), start, stop, response.get("ContentRange"))
 
-    def _list_page(self, prefix: str, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return self._retry("list", prefix, partial(self._call, "list_objects_v2", **request))
-        except FileNotFoundError as error:
-            raise StoreError(f"list {self._shown(prefix)}: not found; check the bucket and the endpoint") from error
+    def _page(self, prefix: str, after: str, token: str | None) -> tuple[list[ObjectInfo], str | None]:
+        request = {"Prefix": prefix}
+        if after > prefix:
+            request["StartAfter"] = after
+        if token is not None:
+            request["ContinuationToken"] = token
+        page = self._call("list_objects_v2", **request)
+        found = [self._info(item["Key"], item["Size"], item) for item in page.get("Contents", ())]
+        return found, page["NextContinuationToken"] if page.get("IsTruncated") else None
+
+    def _remove(self, key: str) -> None:
+        self._call("delete_object", Key=key)
 
     def _call(self, method: str, **fields: Any) -> Any:
         return filesystem_for("s3", read_timeout_s=self.read_timeout_s).call_s3(method, Bucket=self.bucket, **fields)
@@ -206,20 +87,8 @@ class S3Store:
 
         return bytes(sync(filesystem_for("s3", read_timeout_s=self.read_timeout_s).loop, _read_whole, response["Body"]))
 
-    def _retry(self, doing: str, name: str, call: Callable[[], T], policy: RetryPolicy | None = None) -> T:
-        return call_with_retries(call, what=f"{doing} {self._shown(name)}", policy=policy or self.policy)
-
-    def _key(self, name: str) -> str:
-        return self.prefix + check_name(name, inside=self.prefix)
-
-    def _shown(self, name: str) -> str:
-        return f"s3://{self.bucket}/{self.prefix}{name}"
-
-    def _absent(self, name: str) -> StoreError:
-        return StoreError(f"get {self._shown(name)}: there is no such object")
-
     def _info(self, key: str, size_bytes: int, fields: dict[str, Any]) -> ObjectInfo:
-        return ObjectInfo(name=key[len(self.prefix) :], bytes=size_bytes, version=fields.get("ETag", "").strip('"'))
+        return ObjectInfo(name=self._name(key), bytes=size_bytes, version=fields.get("ETag", "").strip('"'))
 
 
 async def _read_whole(body: Any) -> bytes:

@@ -16,17 +16,39 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEME_CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::")
 # A secret that was pasted into an address may hold a slash; a port is no secret.
 _LOGIN = r"[^/\s@:]*:(?!\d{1,5}(?:[/?#\s]|$))[^\s@\"'<>]*@"
-_USER_IN_URL = re.compile(rf"(?<=://)(?:{_LOGIN}|[^/\s\"'<>?#]*@)")
+# Azure writes `container@account...`, which is no secret.
+_USER = r"[^/\s\"'<>?#]*@(?![A-Za-z0-9]+\.(?:blob|dfs)\.core\.)"
+_USER_IN_URL = re.compile(rf"(?<=://)(?:{_LOGIN}|{_USER})")
 _QUERY_IN_URL = re.compile(r"(://[^\s\"'<>?#]*)[?#][^\s\"'<>]*")
-_SIGNED = re.compile(r"((?:Credential|Signature|Security-Token|SecretAccessKey)=)[^\s,&\"'<>]+", re.IGNORECASE)
+_SIGNED = re.compile(
+    r"((?:Credential|Signature|Security-Token|SecretAccessKey|AccountKey|\bsig)=)[^\s,;&\"'<>]+", re.IGNORECASE
+)
+_HEADERS = re.compile(r"((?:Bearer|SharedKey(?:Lite)?) +)[^\s,;\"'<>]+", re.IGNORECASE)
+_AZURE_PLACE = re.compile(r"(?:([^@/]*)@)?([A-Za-z0-9]+)\.(?:blob|dfs)\.core\.windows\.net", re.IGNORECASE)
 _SECRET_VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_CERTIFICATE_PASSWORD",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_PASSWORD",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "CLOUDSDK_AUTH_ACCESS_TOKEN",
+    "FSSPEC_ABFS_ACCOUNT_KEY",
+    "FSSPEC_ABFS_CONNECTION_STRING",
+    "FSSPEC_ABFS_SAS_TOKEN",
+    "FSSPEC_GCS_TOKEN",
+    "FSSPEC_GS_TOKEN",
     "FSSPEC_S3_KEY",
     "FSSPEC_S3_SECRET",
     "FSSPEC_S3_TOKEN",
 )
+# gcsfs takes these words where a token may stand.
+_NO_SECRETS = frozenset({"", "anon", "browser", "cache", "cloud", "google_default"})
 
 
 def split_protocol(url: str) -> tuple[str, str]:
@@ -55,11 +77,21 @@ def redact(text: str) -> str:
     >>> redact("cannot reach http://me:hunter2@host:9000/bucket/key?X-Amz-Signature=abc now")
     'cannot reach http://host:9000/bucket/key now'
     """
-    shown = _SIGNED.sub(r"\1***", _QUERY_IN_URL.sub(r"\1", _USER_IN_URL.sub("", text)))
+    shown = _QUERY_IN_URL.sub(r"\1", _USER_IN_URL.sub("", text))
+    shown = _HEADERS.sub(r"\1***", _SIGNED.sub(r"\1***", shown))
     for variable in _SECRET_VARIABLES:
-        if secret := os.environ.get(variable):
-            shown = shown.replace(secret, "***")
+        if value := os.environ.get(variable):
+            for secret in _secrets_in(value):
+                shown = shown.replace(secret, "***")
     return shown
+
+
+def _secrets_in(value: str) -> list[str]:
+    """Return the parts of a variable's value that must not be shown, the longest first."""
+    # A connection string holds the key as one field of several, and a SAS token its signature.
+    fields = (field.partition("=") for field in re.split(r"[;&?]", value))
+    parts = {secret for name, _, secret in fields if name.lower() in {"accountkey", "sig", "sharedaccesssignature"}}
+    return sorted(({value} | parts) - _NO_SECRETS, key=len, reverse=True)
 
 
 def redact_url(url: str) -> str:
@@ -73,6 +105,24 @@ def redact_url(url: str) -> str:
         return url
     location = _USER_IN_URL.sub("", f"{protocol}://{rest}")
     return re.split(r"[?#]", location, maxsplit=1)[0]
+
+
+def split_azure(rest: str) -> tuple[str, str, str]:
+    """Return container, account and name in what follows the protocol of an address; the account may be empty.
+
+    >>> split_azure("box/a/b"), split_azure("box@acme.dfs.core.windows.net/a"), split_azure("box")
+    (('box', '', 'a/b'), ('box', 'acme', 'a'), ('box', '', ''))
+    >>> split_azure("acme.dfs.core.windows.net/box/a")
+    ('box', 'acme', 'a')
+    """
+    place, _, name = rest.partition("/")
+    match = _AZURE_PLACE.fullmatch(place)
+    if match is None:
+        return place, "", name
+    container = match[1]
+    if container is None:
+        container, _, name = name.partition("/")
+    return container, match[2], name
 
 
 def check_name(name: str, *, inside: str = "") -> str:

@@ -7,7 +7,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
 from mixer import building
@@ -22,6 +24,9 @@ from mixer.config import MixConfig, config_from
 from mixer.core.plan import State
 from mixer.errors import MixerError
 from mixer.storage import Store, open_store
+from mixer.storage.filesystems import filesystem_for
+from mixer.storage.retry import RetryPolicy, call_with_retries
+from mixer.storage.s3 import S3Store
 
 BATCH_SIZE = 6
 WEIGHTS = {"web": 3, "code": 2, "books": 1}
@@ -29,7 +34,8 @@ DEADLINE_S = 120.0
 
 # Children are forked from a process that has everything loaded, so one more costs 20 ms and not a second.
 _FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs", "mixer.verifying"])
+# Pandas, because pyarrow imports it where it is installed, when first it makes an array.
+_FORKS.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs", "mixer.verifying", "mixer.testing", "pandas"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,22 @@ def config_file(config: MixConfig, path: Path) -> str:
     """Write `config` for the command line; return where."""
     path.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     return str(path)
+
+
+@contextmanager
+def impatient(policy: RetryPolicy, read_timeout_s: float) -> Iterator[None]:
+    """Ask S3, for outputs and inputs, with other patience than a user's: minutes are long in tests."""
+
+    def hasty(url: str) -> Store:
+        store = open_store(url)
+        return replace(store, policy=policy, read_timeout_s=read_timeout_s) if isinstance(store, S3Store) else store
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mixer.building.open_store", hasty)
+        for module in ("inputs", "remote_file"):
+            patch.setattr(f"mixer.storage.{module}.call_with_retries", partial(call_with_retries, policy=policy))
+        patch.setattr("mixer.storage.inputs.filesystem_for", partial(filesystem_for, read_timeout_s=read_timeout_s))
+        yield
 
 
 class Child:

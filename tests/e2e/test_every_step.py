@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from mixer import building
 from mixer.config import MixConfig
-from mixer.storage import LocalStore, Store
-from mixer.testing import Crash, CrashingStore, MemoryStore, Moment, Operation
+from mixer.core import commits
+from mixer.core.fingerprint import sha256_hex
+from mixer.log import CommitLog
+from mixer.storage import LocalStore, Store, open_store
+from mixer.testing import (
+    MOMENTS,
+    WRITES,
+    Choose,
+    Crash,
+    CrashingStore,
+    MemoryStore,
+    Steps,
+    by_exit,
+    by_sigkill,
+    count_operations,
+    die_at_every_step,
+    sample,
+)
 from mixer.verifying import verify
-from tests.e2e.runs import Child, Result, objects, result
+from tests.e2e.runs import Result, objects, result
 from tests.mixes import SHARDS, mix_config
+from tests.profiles import LONG, sized
 
-MOMENTS: tuple[Moment, ...] = get_args(Moment)
-DIED = 9
-
-Use = Callable[[Store], None]
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make every output a given store."""
-    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+SHARD_NAMES = [f"shard-{shard:08d}.parquet" for shard in range(SHARDS)]
+EVERY: Choose = list
+EVERY_WRITE = sample(10_000, verbs=WRITES)
+ON_DISK = sized(short=EVERY_WRITE, long=EVERY)
+ON_S3 = sized(short=sample(6, verbs=WRITES), long=EVERY)
+KILLED_ON_DISK = sized(short=sample(9, verbs=WRITES), long=EVERY_WRITE)
+KILLED_ON_S3 = sized(short=sample(6, verbs=WRITES, seed=1), long=EVERY_WRITE)
+"""Which deaths real processes die; in memory every one is played."""
+IN_DELAY_DISK_S = 0.001
+IN_DELAY_S3_S = 0.01
+"""About what a write takes there: deaths in the middle of it fall anywhere."""
 
 
 @pytest.fixture
@@ -35,99 +52,144 @@ def config(tmp_path: Path) -> MixConfig:
     return mix_config(tmp_path)
 
 
-def what_is_in(store: Store, use: Use, output: str) -> Result:
-    use(store)
-    report = verify(output)
-    assert report.problems == ()
-    assert all(name.startswith(".mixer/probe/") for name in report.orphans)
+def build_on(config: MixConfig, store: Store) -> None:
+    """Build to a store of one's choice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.e2e.runs.open_store", lambda url: store)
-        return result(output)
-
-
-def counted(config: MixConfig, use: Use) -> tuple[list[Operation], Result]:
-    """Return the operations of an unbroken run, and what it becomes."""
-    store = CrashingStore(MemoryStore())
-    use(store)
-    building.build(config)
-    operations = list(store.operations)
-    return operations, what_is_in(store, use, config.output)
-
-
-def die_at_each(
-    operations: list[Operation], there: Mapping[str, bytes], config: MixConfig, use: Use, expected: Result
-) -> None:
-    """Build over what is `there`, die before, in or after each operation, build again, and look what became of it."""
-    for operation in operations:
-        for moment in MOMENTS:
-            store = MemoryStore(there)
-            use(CrashingStore(store, at=operation.number, moment=moment))
-            with pytest.raises(Crash):
-                building.build(config)
-            use(store)
-            building.build(config)
-            assert what_is_in(store, use, config.output) == expected, f"died {moment} operation {operation}"
-
-
-def test_a_death_at_every_operation_changes_nothing(config: MixConfig, use: Use) -> None:
-    operations, expected = counted(config, use)
-    assert sum(operation.verb == "create" for operation in operations) >= 2 * SHARDS + 4
-    die_at_each(operations, {}, config, use, expected)
-
-
-def test_a_second_death_while_a_dead_run_is_resumed_changes_nothing(config: MixConfig, use: Use) -> None:
-    operations, expected = counted(config, use)
-    first = next(o.number for o in operations if o.verb == "create" and o.name.endswith("000000000002.json"))
-    dead = MemoryStore()
-    use(CrashingStore(dead, at=first, moment="before"))
-    with pytest.raises(Crash):
+        patch.setattr("mixer.building.open_store", lambda url: store)
         building.build(config)
-    resumed = CrashingStore(MemoryStore(dead.objects))
-    use(resumed)
-    building.build(config)
-    die_at_each(list(resumed.operations), dead.objects, config, use, expected)
 
 
-def test_a_finished_run_that_dies_while_it_is_run_again_is_unchanged(config: MixConfig, use: Use) -> None:
+def became(config: MixConfig, store: Store) -> Result:
+    """Return what the run on `store` has become, and find nothing wrong with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("mixer.building", "tests.e2e.runs"):
+            patch.setattr(f"{module}.open_store", lambda url: store)
+        report = verify(config.output)
+        assert report.problems == ()
+        assert all(name.startswith(".mixer/probe/") for name in report.orphans)
+        if isinstance(store, LocalStore):
+            # Not through the store, which hides what is half written.
+            assert sorted(path.name for path in (store.root / "data").iterdir()) == SHARD_NAMES
+        return result(config.output)
+
+
+def commits_are_true(config: MixConfig, store: Store) -> None:
+    """Whatever a death has left: each commit names a shard that is there and whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mixer.building.open_store", lambda url: store)
+        if store.get(commits.RUN_NAME) is None:
+            assert store.list(commits.LOG_PREFIX) == []
+            return
+        _, run = building.existing(config.output)
+    for commit in CommitLog(store, run.run).commits():
+        data = store.get(commit.path)
+        assert data is not None, commit.path
+        assert (len(data), sha256_hex(data)) == (commit.bytes, commit.sha256), commit.path
+
+
+def die_everywhere(config: MixConfig, new_store: Callable[[], Store], **how: object) -> Steps:
+    steps = die_at_every_step(
+        partial(build_on, config),
+        new_store,
+        partial(became, config),
+        left_behind=partial(commits_are_true, config),
+        **how,  # type: ignore[arg-type]  # passed on as it came
+    )
+    writes = [operation.verb for operation in steps.operations if operation.verb in WRITES]
+    assert len(writes) >= 2 * SHARDS + 4
+    return steps
+
+
+def folders(base: Path) -> Callable[[], Store]:
+    """Return a maker of stores in folders that are not there yet."""
+    numbers = itertools.count()
+    return lambda: LocalStore(base / f"out-{next(numbers)}")
+
+
+def prefixes(base: str) -> Callable[[], Store]:
+    """Return a maker of stores on S3 that are empty."""
+    numbers = itertools.count()
+    return lambda: open_store(f"{base}/{next(numbers)}")
+
+
+def tell(capsys: pytest.CaptureFixture[str], steps: Steps) -> None:
+    """Show the figures of the long profile."""
+    if LONG:
+        with capsys.disabled():
+            print(f"\n{steps}")  # noqa: T201 - figures
+
+
+def test_a_death_at_every_operation_changes_nothing(config: MixConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = die_everywhere(config, MemoryStore)
+    tell(capsys, steps)
+    assert len(steps.deaths) == len(MOMENTS) * len(steps.operations)
+
+
+def died_at(config: MixConfig, name: str) -> MemoryStore:
+    """Return what a run leaves that died before it created `name`."""
     store = MemoryStore()
-    use(store)
-    building.build(config)
+    operations = count_operations(partial(build_on, config), MemoryStore())
+    at = next(o.number for o in operations if o.verb == "create" and o.name == name)
+    with pytest.raises(Crash):
+        build_on(config, CrashingStore(store, at=at, moment="before"))
+    return store
+
+
+def test_a_second_death_while_a_dead_run_is_resumed_changes_nothing(config: MixConfig) -> None:
+    dead = died_at(config, commits.slot_name(2))
+    steps = die_at_every_step(
+        partial(build_on, config),
+        lambda: MemoryStore(dead.objects),
+        partial(became, config),
+        left_behind=partial(commits_are_true, config),
+    )
+    resumed = died_at(config, commits.slot_name(2))
+    build_on(config, resumed)
+    unbroken = MemoryStore()
+    build_on(config, unbroken)
+    assert became(config, resumed) == became(config, unbroken)
+    assert len(steps.deaths) == len(MOMENTS) * len(steps.operations)
+
+
+def test_a_finished_run_that_dies_while_it_is_run_again_is_unchanged(config: MixConfig) -> None:
+    store = MemoryStore()
+    build_on(config, store)
     before = objects(store)
-    again = CrashingStore(store)
-    use(again)
-    building.build(config)
-    for operation in list(again.operations):
-        use(CrashingStore(store, at=operation.number, moment="in"))
+    for operation in count_operations(partial(build_on, config), store):
         with pytest.raises(Crash):
-            building.build(config)
+            build_on(config, CrashingStore(store, at=operation.number, moment="in"))
         assert objects(store) == before
 
 
-def die_at(config: MixConfig, at: int, moment: Moment) -> None:
-    """Build, and end this process for good at an operation."""
-
-    def dying(url: str) -> Store:
-        return CrashingStore(LocalStore(url), at=at, moment=moment, crash=partial(os._exit, DIED), in_delay_s=0.0003)
-
-    pytest.MonkeyPatch().setattr("mixer.building.open_store", dying)
-    building.build(config)
+@pytest.mark.crash
+def test_a_process_that_ends_at_a_write_on_disk_changes_nothing(
+    tmp_path: Path, config: MixConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = by_exit(in_delay_s=IN_DELAY_DISK_S)
+    tell(capsys, die_everywhere(config, folders(tmp_path), die=how, choose=ON_DISK))
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_process_that_ends_at_an_operation_on_disk_changes_nothing(
-    tmp_path: Path, config: MixConfig, use: Use, moment: Moment
+@pytest.mark.s3
+def test_a_process_that_ends_at_an_operation_on_s3_changes_nothing(
+    config: MixConfig, s3_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    operations, expected = counted(config, use)
-    writes = [operation for operation in operations if operation.verb in {"create", "put"}]
-    for operation in writes[MOMENTS.index(moment) :: 3]:
-        output = tmp_path / f"out-{operation.number}"
-        here = config.model_copy(update={"output": str(output)})
-        child = Child(tmp_path / "stderr", die_at, here, operation.number, moment)
-        assert child.ended() == DIED, child.said
-        store = LocalStore(output)
-        use(store)
-        building.build(here)
-        assert what_is_in(store, use, here.output) == expected, f"died {moment} operation {operation}"
-        shards = [f"shard-{shard:08d}.parquet" for shard in range(SHARDS)]
-        assert sorted(path.name for path in (output / "data").iterdir()) == shards
+    how = by_exit(in_delay_s=IN_DELAY_S3_S)
+    tell(capsys, die_everywhere(config, prefixes(s3_url), die=how, choose=ON_S3))
+
+
+@pytest.mark.crash
+def test_a_process_that_is_killed_at_a_write_on_disk_changes_nothing(
+    tmp_path: Path, config: MixConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = by_sigkill(in_delay_s=IN_DELAY_DISK_S)
+    tell(capsys, die_everywhere(config, folders(tmp_path), die=how, choose=KILLED_ON_DISK))
+
+
+@pytest.mark.crash
+@pytest.mark.s3
+def test_a_process_that_is_killed_at_a_write_on_s3_changes_nothing(
+    config: MixConfig, s3_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = by_sigkill(in_delay_s=IN_DELAY_S3_S)
+    tell(capsys, die_everywhere(config, prefixes(s3_url), die=how, choose=KILLED_ON_S3))

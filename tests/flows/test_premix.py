@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +24,7 @@ from mixer.errors import (
     FencedError,
     MixerError,
     NotEnoughDataError,
+    OutputError,
     StoreUnavailableError,
 )
 from mixer.storage import Store, open_store
@@ -43,7 +46,13 @@ def state_key(config: MixConfig) -> str:
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Make the stores that are opened from now on fail: the n-th at its ``at[n]``-th object, later ones never."""
 
-    def arrange(error: type[MixerError], *at: int, moment: Moment = "before", pauses: str = "0.1,0.1") -> list[str]:
+    def arrange(
+        error: type[MixerError],
+        *at: int,
+        moment: Moment = "before",
+        pauses: str = "0.1,0.1",
+        verb: str = "create",
+    ) -> list[str]:
         opened: list[str] = []
         moments: Iterator[int] = iter(at)
 
@@ -52,7 +61,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
         def open_failing(url: str) -> Store:
             opened.append(url)
-            return CrashingStore(open_store(url), at=next(moments, None), moment=moment, crash=fail, verbs={"create"})
+            return CrashingStore(open_store(url), at=next(moments, None), moment=moment, crash=fail, verbs={verb})
 
         monkeypatch.setenv("MIXER_RETRY_DELAYS_SECONDS", pauses)
         monkeypatch.setattr(building, "open_store", open_failing)
@@ -111,6 +120,26 @@ def test_a_store_that_fails_in_the_middle_is_tried_again_by_the_task(
     assert flow_run.state_name == "Completed"
     assert max(task.run_count for task in task_runs(api, flow_run.id, count=4)) > 1
     assert shown_shards(api, state_key(config)) == list(range(SHARDS))
+
+
+def test_the_risk_of_an_unsafe_store_stays_accepted_when_a_task_is_tried_again(
+    config: MixConfig,
+    unbroken: RunSummary,
+    api: SyncPrefectClient,
+    failing: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(source: object, target: object) -> NoReturn:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(OutputError, match=r"hard links .* accept_unsafe_store=True"):
+        run(config)
+    opened = failing(StoreUnavailableError, 8, verb="put")
+    assert run(config, accept_unsafe_store=True).head == unbroken.head
+    assert len(opened) == 2
+    assert shard_bytes(config.output) == shard_bytes(unbroken.output)
+    assert [flow_run.state_name for flow_run in flow_runs(api, config.output)] == ["Failed", "Completed"]
 
 
 def test_a_flow_that_fails_in_the_middle_is_tried_again_by_prefect(

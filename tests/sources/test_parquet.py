@@ -293,7 +293,7 @@ def test_damaged_pages_are_found_and_named_and_other_row_groups_stay_readable(
     assert source.read(0, 20).num_rows == 20
     for _ in range(2):
         with pytest.raises(
-            CorruptionError, match=r"dataset 'd', file .*part-000\.parquet, row group 1: its bytes do not"
+            CorruptionError, match=r"dataset 'd', file .*part-000\.parquet, row group 1, column 'id': its bytes do not"
         ) as caught:
             source.read(15, 45)
         assert caught.value.__cause__ is not None

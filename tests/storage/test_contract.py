@@ -135,6 +135,69 @@ def test_creating_the_same_bytes_again_counts_as_ones_own(store: Store) -> None:
     assert not store.create("a", b"sane")
 
 
+def version_of(store: Store, name: str) -> str:
+    info = store.stat(name)
+    assert info is not None
+    return info.version
+
+
+def test_a_version_is_replaced_once(store: Store) -> None:
+    store.create("data/a", b"one")
+    first = version_of(store, "data/a")
+    assert store.replace("data/a", b"the second", first)
+    assert store.get("data/a") == b"the second"
+    assert version_of(store, "data/a") != first
+    assert not store.replace("data/a", b"the third", first)
+    assert store.get("data/a") == b"the second"
+    assert store.replace("data/a", b"the third", version_of(store, "data/a"))
+    assert store.get("data/a") == b"the third"
+    assert names(store) == ["data/a"]
+
+
+def test_a_version_of_another_object_replaces_nothing(store: Store) -> None:
+    store.put("a", b"one")
+    store.put("b", b"two")
+    assert not store.replace("a", b"three", version_of(store, "b"))
+    assert store.get("a") == b"one"
+
+
+def test_what_was_put_meanwhile_is_not_replaced(store: Store) -> None:
+    store.put("a", b"one")
+    before = version_of(store, "a")
+    store.put("a", b"of another")
+    assert not store.replace("a", b"two", before)
+    assert store.get("a") == b"of another"
+
+
+def test_what_is_gone_is_not_replaced(store: Store) -> None:
+    store.put("a", b"one")
+    before = version_of(store, "a")
+    store.delete("a")
+    assert not store.replace("a", b"two", before)
+    assert names(store) == []
+    assert not store.replace("never/there", b"two", before)
+    assert names(store) == []
+
+
+def test_replacing_by_what_is_there_already_counts_as_ones_own(store: Store) -> None:
+    store.put("a", b"one")
+    before = version_of(store, "a")
+    assert store.replace("a", b"two", before)
+    assert store.replace("a", b"two", before)
+    assert not store.replace("a", b"owt", before)
+    assert store.replace("a", b"two", version_of(store, "a"))
+    assert store.get("a") == b"two"
+
+
+def test_a_replacement_is_whole_and_every_byte_of_it(store: Store) -> None:
+    data = bytes(range(256)) * 5000
+    store.put("a", b"short")
+    assert store.replace("a", data, version_of(store, "a"))
+    assert store.get("a") == data
+    assert store.replace("a", b"", version_of(store, "a"))
+    assert store.get("a") == b""
+
+
 def test_a_deleted_name_is_free_again(store: Store) -> None:
     store.create("a", b"1")
     store.delete("a")
@@ -229,6 +292,7 @@ def test_a_name_that_could_escape_is_refused_by_every_verb(store: Store, name: s
         lambda: store.get_range(name, 0, 1),
         lambda: store.put(name, b"1"),
         lambda: store.create(name, b"1"),
+        lambda: store.replace(name, b"1", "version"),
         lambda: store.delete(name),
         lambda: store.stat(name),
     ]
@@ -274,7 +338,7 @@ def test_the_probe_passes_and_leaves_nothing_behind(store: Store) -> None:
 
 
 def test_the_probe_refuses_a_store_that_overwrites(store: Store) -> None:
-    with pytest.raises(OutputError, match=r"refuse a second create .* accepted it; .* choose a store that has them"):
+    with pytest.raises(OutputError, match=r"refuse a second create .* accepted it; .* --accept-unsafe-store"):
         probe_create_only(OverwritingStore(store))
     assert store.list("") == []
 

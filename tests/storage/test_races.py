@@ -1,4 +1,4 @@
-"""Of any number of writers that race for a name exactly one wins, and what is there is the winner's."""
+"""Of any number of writers that race for a name, or a version, exactly one wins, and what is there is the winner's."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ import pytest
 
 from mixer.storage import LocalStore, Store, open_store
 from mixer.testing import MemoryStore, OverwritingStore
+from tests.profiles import sized
 
-WAIT_S = 60.0
+WAIT_S = 120.0
+FULL = [(2, 300), (4, 30), (50, 1)]
+# Losers of a race for one key wait for about a second on this server.
+ON_S3 = sized(short=[(2, 100), (4, 3)], long=FULL)
+PROCESSES_ON_S3 = sized(short=[(2, 30)], long=FULL)
+REPLACEMENTS_ON_S3 = sized(short=[(2, 15)], long=FULL)
+
+Wait = Callable[[float], object]
+Claim = Callable[[Wait, Store, int, int], list[bool]]
 
 
-def claim(wait: Callable[[float], object], store: Store, writer: int, rounds: int) -> list[bool]:
+def claim(wait: Wait, store: Store, writer: int, rounds: int) -> list[bool]:
     """Try to create one name a round, together with the other writers; return which rounds were won."""
     won = []
     for number in range(rounds):
@@ -27,8 +36,22 @@ def claim(wait: Callable[[float], object], store: Store, writer: int, rounds: in
     return won
 
 
-def claim_in_a_process(barrier: Barrier, url: str, writer: int, rounds: int) -> list[bool]:
-    return claim(barrier.wait, open_store(url), writer, rounds)
+def overtake(wait: Wait, store: Store, writer: int, rounds: int) -> list[bool]:
+    """Try to replace one version a round, the one that all of the writers have seen; return which rounds were won."""
+    won = []
+    for number in range(rounds):
+        name, data = f"round-{number:04}", body(writer, number)
+        # Nobody's, and of the same length as what comes: no writer can take it for its own.
+        store.create(name, bytes(len(data)))
+        found = store.stat(name)
+        assert found is not None
+        wait(WAIT_S)
+        won.append(store.replace(name, data, found.version))
+    return won
+
+
+def in_a_process(race: Claim, barrier: Barrier, url: str, writer: int, rounds: int) -> list[bool]:
+    return race(barrier.wait, open_store(url), writer, rounds)
 
 
 def body(writer: int, number: int) -> bytes:
@@ -36,18 +59,21 @@ def body(writer: int, number: int) -> bytes:
     return f"writer {writer:04} round {number:04} ".encode() * 50
 
 
-def race_threads(store: Store, writers: int, rounds: int) -> list[list[bool]]:
+def race_threads(store: Store, writers: int, rounds: int, race: Claim = claim) -> list[list[bool]]:
     barrier = threading.Barrier(writers)
     with ThreadPoolExecutor(writers) as threads:
-        claims = [threads.submit(claim, barrier.wait, store, writer, rounds) for writer in range(writers)]
+        claims = [threads.submit(race, barrier.wait, store, writer, rounds) for writer in range(writers)]
         return [each.result() for each in claims]
 
 
-def race_processes(url: str, writers: int, rounds: int) -> list[list[bool]]:
-    context = multiprocessing.get_context("spawn")
+def race_processes(url: str, writers: int, rounds: int, race: Claim = claim) -> list[list[bool]]:
+    # Forked from a process that has everything loaded: fifty would take minutes to start otherwise.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs"])
     with context.Manager() as manager, context.Pool(writers) as processes:
         barrier = manager.Barrier(writers)
-        return processes.starmap(claim_in_a_process, [(barrier, url, writer, rounds) for writer in range(writers)], 1)
+        calls = [(race, barrier, url, writer, rounds) for writer in range(writers)]
+        return processes.starmap(in_a_process, calls, 1)
 
 
 def assert_one_winner_each(store: Store, won: list[list[bool]], rounds: int) -> None:
@@ -58,39 +84,49 @@ def assert_one_winner_each(store: Store, won: list[list[bool]], rounds: int) -> 
     assert len(store.list("")) == rounds
 
 
-@pytest.mark.parametrize(("writers", "rounds"), [(2, 300), (4, 30), (50, 1)])
-def test_threads_on_a_local_disk(tmp_path: Path, writers: int, rounds: int) -> None:
+@pytest.mark.parametrize("race", [claim, overtake])
+@pytest.mark.parametrize(("writers", "rounds"), FULL)
+def test_threads_on_a_local_disk(tmp_path: Path, writers: int, rounds: int, race: Claim) -> None:
     store = LocalStore(tmp_path)
-    assert_one_winner_each(store, race_threads(store, writers, rounds), rounds)
+    assert_one_winner_each(store, race_threads(store, writers, rounds, race), rounds)
 
 
-@pytest.mark.parametrize(("writers", "rounds"), [(2, 300), (4, 30), (50, 1)])
-def test_threads_in_memory(writers: int, rounds: int) -> None:
+@pytest.mark.parametrize("race", [claim, overtake])
+@pytest.mark.parametrize(("writers", "rounds"), FULL)
+def test_threads_in_memory(writers: int, rounds: int, race: Claim) -> None:
     store = MemoryStore()
-    assert_one_winner_each(store, race_threads(store, writers, rounds), rounds)
+    assert_one_winner_each(store, race_threads(store, writers, rounds, race), rounds)
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize(("writers", "rounds"), [(2, 40), (4, 3)])
-def test_threads_on_s3(s3_url: str, writers: int, rounds: int) -> None:
+@pytest.mark.parametrize(
+    ("race", "writers", "rounds"),
+    [*((claim, *each) for each in ON_S3), *((overtake, *each) for each in REPLACEMENTS_ON_S3)],
+)
+def test_threads_on_s3(s3_url: str, writers: int, rounds: int, race: Claim) -> None:
     store = open_store(s3_url)
-    assert_one_winner_each(store, race_threads(store, writers, rounds), rounds)
+    assert_one_winner_each(store, race_threads(store, writers, rounds, race), rounds)
 
 
-@pytest.mark.parametrize(("writers", "rounds"), [(2, 300), (4, 30)])
-def test_processes_on_a_local_disk(tmp_path: Path, writers: int, rounds: int) -> None:
-    won = race_processes(str(tmp_path), writers, rounds)
+@pytest.mark.parametrize("race", [claim, overtake])
+@pytest.mark.parametrize(("writers", "rounds"), sized(short=[(2, 300), (4, 30)], long=FULL))
+def test_processes_on_a_local_disk(tmp_path: Path, writers: int, rounds: int, race: Claim) -> None:
+    won = race_processes(str(tmp_path), writers, rounds, race)
     assert_one_winner_each(LocalStore(tmp_path), won, rounds)
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize(("writers", "rounds"), [(2, 40)])
-def test_processes_on_s3(s3_url: str, writers: int, rounds: int) -> None:
-    won = race_processes(s3_url, writers, rounds)
+@pytest.mark.parametrize(
+    ("race", "writers", "rounds"),
+    [*((claim, *each) for each in PROCESSES_ON_S3), *((overtake, *each) for each in sized(short=[], long=FULL))],
+)
+def test_processes_on_s3(s3_url: str, writers: int, rounds: int, race: Claim) -> None:
+    won = race_processes(s3_url, writers, rounds, race)
     assert_one_winner_each(open_store(s3_url), won, rounds)
 
 
-def test_a_store_that_overwrites_has_two_winners() -> None:
+@pytest.mark.parametrize("race", [claim, overtake])
+def test_a_store_that_overwrites_has_two_winners(race: Claim) -> None:
     store = OverwritingStore(MemoryStore())
     with pytest.raises(AssertionError, match="round 0: 2 winners"):
-        assert_one_winner_each(store, race_threads(store, 2, 3), 3)
+        assert_one_winner_each(store, race_threads(store, 2, 3, race), 3)

@@ -55,6 +55,7 @@ PASSING = [
     botocore.exceptions.FlexibleChecksumError(error_msg="x"),
     botocore.exceptions.HTTPClientError(error="x"),
     ResponseParserError("not XML"),
+    ValueError('Invalid timestamp "2026-11-38T09:14:11Z": day is out of range for month'),
     StoreUnavailableError("cut short"),
     *(answered(status, "Words") for status in (408, 409, 425, 429, 500, 502, 503, 504, 599)),
     answered(400, "BadDigest"),
@@ -66,6 +67,7 @@ PASSING = [
 LASTING = [
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "full"),
+    ValueError("Invalid endpoint: htp:/host"),
     botocore.exceptions.NoCredentialsError(),
     botocore.exceptions.ParamValidationError(report="x"),
     botocore.exceptions.ProfileNotFound(profile="x"),

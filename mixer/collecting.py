@@ -1,0 +1,307 @@
+"""The verb `gc`: find what killed processes have left in an output, and delete it if asked to.
+
+What can be left, and when it goes:
+
+- Objects of probes, below ``.mixer/probe/``: a start tries its store there, and removes the object. In a run under way
+  they stay, as a start may be at it just now. When the run is finished nobody needs to try the store any more.
+- Files of local writers that are not whole yet: they go if no process holds their lock (`mixer.storage.leftovers`).
+- Checkpoints that do not say what the log says. They are copies; a reader who finds none takes the log.
+- Shards that no commit names. A shard's name is its number, so one whose number is committed is the shard itself. One
+  that is not committed yet may be another process's that is about to commit it, or will be found and taken over by
+  the next start: it stays until the run is finished. From then on nobody writes shards, and what is beyond the last
+  one goes; it was not made by this run.
+
+All else is either the run's own, or foreign; foreign objects are shown and never deleted.
+
+Why this harms no run, whether it is under way, starting or asleep: each of these rules, once it is true of an object,
+stays true for as long as the run is there. A log only grows, ``final`` is its last word, a dead process writes nothing,
+and no reader needs a checkpoint. So it does not matter how much time goes by between looking and deleting, and no clock
+is asked. A start that fell asleep at its probe before the run was finished, and wakes up when the object is gone, tries
+again under another name, which no list that was made before can hold. All is looked at once more before each object is
+deleted nevertheless, since people may have put another run, or another object of that name, where the old one was.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixer.building import existing
+from mixer.checking import check_against_plan
+from mixer.core import commits
+from mixer.core.plan import shard_path
+from mixer.errors import ChangedError, CorruptionError, StoreError
+from mixer.log import CommitLog
+from mixer.planning import Planned
+from mixer.storage import LocalStore, Store
+
+log = logging.getLogger(__name__)
+
+PROBE_PREFIX = ".mixer/probe/"
+_OWN = frozenset({commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME})
+_SHARD = re.compile(r"data/shard-([0-9]{8,18})\.parquet")
+_GONE, _REPLACED = "gone meanwhile", "replaced meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an object may go, and why, or why not."""
+
+    collect: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object that is not part of the run."""
+
+    name: str
+    """Name relative to the output."""
+    bytes: int
+    """Length in bytes."""
+    reason: str
+    """Why it may go, or why it is kept."""
+    version: str = field(default="", repr=False)
+    """Which object of this name it was, as the store tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An object that could not be deleted."""
+
+    name: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What an output holds beside its run, and what became of it."""
+
+    output: str
+    run: str
+    """Short id of the run."""
+    committed: int
+    """Shards that are part of the run."""
+    finished: bool
+    found: tuple[Item, ...]
+    """What may go."""
+    kept: tuple[Item, ...]
+    """What is not part of the run, and stays."""
+    deleted: tuple[Item, ...] = ()
+    """What was deleted: nothing unless that was asked for."""
+    spared: tuple[Item, ...] = ()
+    """What was to go and was gone, or another object, when its turn came."""
+    refused: tuple[Refusal, ...] = ()
+    """What could not be deleted."""
+
+
+def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str] | None = None) -> Verdict | None:
+    """Return whether the object `name` may go; None if it is part of the run.
+
+    Args:
+        name: Name relative to the output.
+        committed: Shards that are part of the run.
+        finished: Whether the run is complete, so that no shard will be added.
+        stale: Checkpoints that do not say what the log says, and how so.
+
+    >>> judge("data/shard-00000003.parquet", committed=4, finished=True)
+    >>> judge("data/shard-00000004.parquet", committed=4, finished=True).collect
+    True
+    >>> judge("data/shard-00000004.parquet", committed=4, finished=False).collect
+    False
+    >>> judge("data/notes.txt", committed=4, finished=True)
+    Verdict(collect=False, reason='not made by mixer')
+    """
+    number = shard_number(name)
+    if name in _OWN or name.startswith(commits.LOG_PREFIX) or (number is not None and number < committed):
+        return None
+    if name.startswith(commits.CHECKPOINT_PREFIX):
+        found = (stale or {}).get(name)
+        return Verdict(collect=True, reason=found) if found is not None else None
+    if name.startswith(PROBE_PREFIX):
+        what, until_then = "left by a probe of the store", "a start may be at its probe of the store"
+    elif number is not None:
+        what, until_then = "a shard beyond the last one", "not committed yet: by a writer at work, or by the next start"
+    else:
+        return Verdict(collect=False, reason="not made by mixer")
+    return Verdict(collect=finished, reason=what if finished else until_then)
+
+
+def judge_unfinished(*, held: bool | None) -> Verdict:
+    """Return whether a file that is not whole may go; `held` is `mixer.storage.leftovers.Leftover.held`.
+
+    >>> [judge_unfinished(held=held).collect for held in (False, True, None)]
+    [True, False, False]
+    """
+    if held is None:
+        reason = (
+            "this file system has no locks to tell by whether it is being written; remove it when no run is at work"
+        )
+        return Verdict(collect=False, reason=reason)
+    if held:
+        return Verdict(collect=False, reason="being written")
+    return Verdict(collect=True, reason="unfinished: its writer was killed")
+
+
+def shard_number(name: str) -> int | None:
+    """Return the number of the shard that is called `name`; None if no shard is.
+
+    >>> shard_number("data/shard-00000041.parquet"), shard_number("data/shard-41.parquet")
+    (41, None)
+    """
+    match = _SHARD.fullmatch(name)
+    number = int(match[1]) if match else -1
+    return number if match and shard_path(number) == name else None
+
+
+def gc(output: str, *, delete: bool = False, on_delete: Callable[[Item], None] | None = None) -> Garbage:
+    """Return what lies in `output` beside its run; with `delete`, delete what may go, one object at a time.
+
+    Safe at any time, whoever is at work on the run or starts it: see the top of this module. An object that cannot be
+    deleted does not keep the others from it. Deleting is not undone by anything.
+
+    Args:
+        output: Where the run is.
+        delete: Delete; without it nothing is written or removed.
+        on_delete: Hears of each object when it is deleted, in this thread.
+
+    Raises:
+        OutputError: There is no run there.
+        CorruptionError: Its definition or the end of its log is damaged, so what it names is not known.
+        ChangedError: Another run has taken its place meanwhile.
+        StoreUnavailableError: The store does not answer; what was deleted is deleted, the same call goes on.
+    """
+    survey = _Survey(*existing(output))
+    found, kept = survey.look()
+    deleted: list[Item] = []
+    spared: list[Item] = []
+    refused: list[Refusal] = []
+    for item in found if delete else ():
+        try:
+            why_not = survey.delete(item)
+        except StoreError as error:
+            if error.transient:
+                raise
+            refused.append(Refusal(item.name, str(error)))
+            continue
+        if why_not is not None:
+            spared.append(Item(item.name, item.bytes, why_not, item.version))
+            continue
+        log.info("deleted name=%s bytes=%d reason=%s", item.name, item.bytes, item.reason)
+        deleted.append(item)
+        if on_delete is not None:
+            on_delete(item)
+    return Garbage(
+        output=output,
+        run=survey.planned.run[:12],
+        committed=survey.committed,
+        finished=survey.finished,
+        found=tuple(found),
+        kept=tuple(kept),
+        deleted=tuple(deleted),
+        spared=tuple(spared),
+        refused=tuple(refused),
+    )
+
+
+class _Survey:
+    """One output, looked at as often as needed."""
+
+    def __init__(self, store: Store, planned: Planned) -> None:
+        self.store = store
+        self.planned = planned
+        self.committed = 0
+        self.finished = False
+        self._log = CommitLog(store, planned.run)
+        self._definition = self._definition_version()
+
+    def look(self) -> tuple[list[Item], list[Item]]:
+        """Return what may go, and what is not part of the run and stays."""
+        # Before the log, which only grows: what was put after it was read could not be told from garbage.
+        listed = self.store.list("")
+        self._read_log()
+        names = [info.name for info in listed if info.name.startswith(commits.CHECKPOINT_PREFIX)]
+        stale = {name: wrong for name in names if (wrong := self._checkpoint_problem(name)) is not None}
+        judged = [(info.name, info.bytes, info.version, self._judge(info.name, stale)) for info in listed]
+        if isinstance(self.store, LocalStore):
+            judged += [(lost.name, lost.bytes, "", judge_unfinished(held=lost.held)) for lost in self.store.leftovers()]
+        found: list[Item] = []
+        kept: list[Item] = []
+        for name, size_bytes, version, verdict in judged:
+            if verdict is not None:
+                (found if verdict.collect else kept).append(Item(name, size_bytes, verdict.reason, version))
+        return found, kept
+
+    def delete(self, item: Item) -> str | None:
+        """Delete `item` if it is still there and still garbage; return why not, None if it is deleted."""
+        if not item.version and isinstance(self.store, LocalStore):
+            return None if self.store.remove_leftover(item.name) else judge_unfinished(held=True).reason
+        if self._definition_version() != self._definition:
+            raise ChangedError(
+                f"{self.store.url}: {commits.RUN_NAME} is not the one that was there when this began; nothing more was "
+                "deleted, look again what is there"
+            )
+        info = self.store.stat(item.name)
+        if info is None:
+            return _GONE
+        if info.version != item.version:
+            return _REPLACED
+        self._read_log()
+        stale = {}
+        if item.name.startswith(commits.CHECKPOINT_PREFIX) and (wrong := self._checkpoint_problem(item.name)):
+            stale[item.name] = wrong
+        verdict = self._judge(item.name, stale)
+        if verdict is None or not verdict.collect:
+            return verdict.reason if verdict else "part of the run"
+        self.store.delete(item.name)
+        return None
+
+    def _judge(self, name: str, stale: Mapping[str, str]) -> Verdict | None:
+        return judge(name, committed=self.committed, finished=self.finished, stale=stale)
+
+    def _definition_version(self) -> str | None:
+        info = self.store.stat(commits.RUN_NAME)
+        return info.version if info else None
+
+    def _read_log(self) -> None:
+        """Find out how far the run is, and check that it is what the plan says."""
+        tail = self._log.tail()
+        check_against_plan(self.store, self.planned.plan, tail)
+        self.committed = tail.commit.shard + 1 if tail.commit else 0
+        self.finished = tail.final is not None
+
+    def _checkpoint_problem(self, name: str) -> str | None:
+        """Return what a checkpoint says otherwise than the log; None if it is a true copy, or gone."""
+        data = self.store.get(name)
+        if data is None:
+            return None
+        try:
+            content = commits.unsealed(data, "it")
+            first, entries = content["first_slot"], content["slots"]
+            if name != f"{commits.CHECKPOINT_PREFIX}{first + len(entries):012d}.json":
+                return f"a checkpoint of other slots than its name says ({first} to {first + len(entries)})"
+            return next(self._differences(first, entries), None)
+        except (CorruptionError, AttributeError, KeyError, TypeError, ValueError) as error:
+            return f"not a checkpoint of this log ({type(error).__name__}: {error})"
+
+    def _differences(self, first: int, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Yield where a checkpoint leaves the chain of the log; what is read of the log is one slot.
+
+        Each payload but an ``open``'s holds the hash of the one before it, so if the last one is the log's, and each is
+        what the next one holds the hash of, all are the log's.
+        """
+        expected: str | None = None
+        for number in range(first + len(entries) - 1, first - 1, -1):
+            kind, payload = entries[number - first]["kind"], entries[number - first]["payload"]
+            if kind == "open":
+                continue
+            if expected is None:
+                slot = self._log.slot(number)
+                if (slot.kind, slot.payload) != (kind, payload):
+                    yield f"a checkpoint that says otherwise than the log of slot {number}"
+            elif commits.chain_hash(payload) != expected:
+                yield f"a checkpoint whose chain is broken after slot {number}"
+            expected = payload["prev"]

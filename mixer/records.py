@@ -1,0 +1,39 @@
+"""Reading a run's small objects (its definition, slots, checkpoints) without trusting their size."""
+
+from __future__ import annotations
+
+from mixer.errors import CorruptionError, StoreError, StoreUnavailableError
+from mixer.storage import Store
+
+FIRST_BYTES = 1 << 20
+"""Read at first; nearly every record is shorter, and so costs one request."""
+RECORD_BYTES_MAX = 1 << 30
+"""Longest record that is read; a run of a hundred thousand datasets, or a million files, has shorter ones."""
+
+
+def read_record(store: Store, name: str) -> bytes | None:
+    """Return the record `name`, or None if there is none; one that is too long to be a record is not read.
+
+    Raises:
+        CorruptionError: It is longer than `RECORD_BYTES_MAX`.
+        StoreError: The store refused, or did not answer.
+    """
+    try:
+        data = store.get_range(name, 0, FIRST_BYTES)
+    except StoreUnavailableError:
+        raise
+    except StoreError:
+        # A store has no other way to say that there is nothing to read from.
+        if store.stat(name) is None:
+            return None
+        # It is there by now: another start may have made it in between.
+        data = store.get_range(name, 0, FIRST_BYTES)
+    if len(data) < FIRST_BYTES:
+        return data
+    info = store.stat(name)
+    if info is not None and info.bytes > RECORD_BYTES_MAX:
+        raise CorruptionError(
+            f"{store.url}/{name}: expected at most {RECORD_BYTES_MAX:,} bytes, found {info.bytes:,}; it is damaged or "
+            f"foreign, restore it from a copy"
+        )
+    return store.get(name)

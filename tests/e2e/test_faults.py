@@ -1,0 +1,279 @@
+"""Runs on S3 through a network that loses, hurts, delays and reorders: the right bytes, or a clear error."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mixer import building
+from mixer.building import existing
+from mixer.config import MixConfig, config_from
+from mixer.core import commits
+from mixer.core.fingerprint import sha256_hex
+from mixer.errors import FencedError, MixerError
+from mixer.log import CommitLog
+from mixer.storage import open_store
+from mixer.storage.retry import RetryPolicy
+from mixer.verifying import verify
+from tests.e2e.runs import Result, at_once, impatient, result, unbroken
+from tests.fault_proxy import Chooser, Fault, FaultProxy, Request, seeded
+from tests.profiles import sized
+from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY
+
+pytestmark = pytest.mark.s3
+
+SEEDS = range(sized(short=12, long=300))
+PAIRS = range(sized(short=2, long=30))
+PAIR_RATE = 0.2
+SHARDS = 12
+WEIGHTS = {"web": 3, "code": 2, "books": 1}
+BATCH_SIZE, BATCHES_PER_SHARD = 12, 2
+BATCHES = SHARDS * BATCHES_PER_SHARD
+ROW_BYTES = 400
+RATES = (0.05, 0.5)
+ATTEMPTS = (3, 5, 12)
+"""Tries of one call; with few of them errors do come."""
+LIVES = 3
+"""How often a run that ended in an error is run again under faults, before it is run without."""
+READ_TIMEOUT_S = 0.15
+DONE, REFUSED, FENCED = 0, 1, 6
+INPUT_PREFIX = "inputs-of-test-faults"
+
+
+def policy(attempts: int) -> RetryPolicy:
+    return RetryPolicy(attempts=attempts, first_wait_s=0.002, max_wait_s=0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a seed stands for."""
+
+    seed: int
+    rate: float
+    attempts: int
+    inputs: str
+    """Where the inputs are: ``disk``, or ``s3``, read through the faults as well."""
+
+
+def trial(seed: int) -> Trial:
+    chance = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    return Trial(seed, chance.uniform(*RATES), chance.choice(ATTEMPTS), chance.choice(["disk", "disk", "s3"]))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the runs, and what was done to them."""
+
+    seeds: int = 0
+    right: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    faults: Counter[Fault] = field(default_factory=Counter)
+    requests: int = 0
+    lost_creates: int = 0
+    overtaken: int = 0
+
+    def note(self, proxy: FaultProxy, error: MixerError | None) -> None:
+        """Count a run that has ended."""
+        self.right += error is None
+        if error is not None:
+            self.errors[type(error).__name__] += 1
+        self.faults.update(fault for _, fault in proxy.faults)
+        self.requests += len(proxy.requests)
+        self.lost_creates += len(proxy.lost_creates())
+        self.overtaken += proxy.overtaken
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{fault.name} {count}" for fault, count in sorted(self.faults.items(), key=str))
+        errors = ", ".join(f"{name} {count}" for name, count in sorted(self.errors.items()))
+        return (
+            f"faults: seeds {self.seeds}, runs under faults {self.right + self.errors.total()}: right {self.right}, "
+            f"clear errors {self.errors.total()} ({errors}); requests {self.requests}, hurt {self.faults.total()} "
+            f"({kinds}); creations done whose reply was lost {self.lost_creates}, overtaken requests {self.overtaken}"
+        )
+
+
+@pytest.fixture(scope="module")
+def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
+    """Counts over the seeds; if all of them ran, they must have hurt."""
+    counted = Tally()
+    yield counted
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{counted}")  # noqa: T201 - figures of the long profile
+    if counted.seeds == len(SEEDS):
+        assert counted.right >= len(SEEDS) // 3
+        assert counted.errors["StoreUnavailableError"] >= len(SEEDS) // 6
+        assert counted.lost_creates >= len(SEEDS)
+        assert set(counted.faults) == set(Fault)
+        assert counted.overtaken >= len(SEEDS) // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A mix without a place for its output, and what it becomes."""
+
+    config: MixConfig
+    expected: Result
+
+    def at(self, output: str) -> MixConfig:
+        return self.config.model_copy(update={"output": output})
+
+
+@pytest.fixture(scope="module")
+def mixes(tmp_path_factory: pytest.TempPathFactory, s3_server: object) -> dict[str, Mix]:
+    """The same mix of inputs on a disk and of the same inputs on S3."""
+    folder = tmp_path_factory.mktemp("faults")
+    found = {}
+    for where, place in (("disk", str(folder)), ("s3", f"s3://{BUCKET}/{INPUT_PREFIX}")):
+        datasets = {name: {"path": f"{place}/{name}.parquet", "weight": weight} for name, weight in WEIGHTS.items()}
+        for name, weight in WEIGHTS.items():
+            open_store(place).put(f"{name}.parquet", dataset(name, BATCHES * BATCH_SIZE // 6 * weight))
+        values: dict[str, Any] = {"output": "nowhere", "batch_size": BATCH_SIZE, "datasets": datasets}
+        config = config_from({**values, "batches": BATCHES, "batches_per_shard": BATCHES_PER_SHARD})
+        found[where] = Mix(config, unbroken(config, folder / f"unbroken-{where}"))
+    assert found["s3"].expected.shards == found["disk"].expected.shards
+    return found
+
+
+def dataset(name: str, rows: int) -> bytes:
+    """Return a Parquet file of rows of random text, its pages with checksums."""
+    chance = random.Random(name)  # noqa: S311 - repeatable on purpose
+    table = pa.table({"text": [chance.randbytes(ROW_BYTES // 2).hex() for _ in range(rows)], "n": range(rows)})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=37, write_page_checksum=True, use_dictionary=False)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def sparing_plans(choose: Chooser) -> Chooser:
+    """Flip no bit of what inputs are planned from: the end of a file, where its footer is.
+
+    Nothing is known yet to compare it with, and a range has no checksum on S3. With TLS no bit flips unnoticed.
+    """
+
+    def spared(request: Request) -> Fault | None:
+        fault = choose(request)
+        is_footer = INPUT_PREFIX in request.target and request.headers.get("range", "").startswith("bytes=0-")
+        return None if fault is Fault.REPLY_FLIPPED and is_footer else fault
+
+    return spared
+
+
+@contextmanager
+def faults(proxy: FaultProxy, choose: Chooser, attempts: int) -> Iterator[None]:
+    """Hurt what is asked of S3 meanwhile, by clients that do not wait long."""
+    proxy.reset(sparing_plans(choose))
+    try:
+        with impatient(policy(attempts), READ_TIMEOUT_S):
+            yield
+    finally:
+        proxy.choose = lambda request: None
+
+
+def ended(config: MixConfig) -> MixerError | None:
+    """Build; return the error that it ends in, if it does."""
+    try:
+        building.build(config)
+    except MixerError as error:
+        return error
+    return None
+
+
+def assert_clear(error: MixerError, kinds: set[Fault], told: str) -> None:
+    """An error says where, gives no secret away, and claims no more than a store that does not answer."""
+    said = f"{error} {error.__cause__}"
+    assert re.search(rf"s3://{BUCKET}/[^ ]", str(error)), told
+    assert ACCESS_KEY_ID not in said, told
+    assert SECRET_ACCESS_KEY not in said, told
+    assert not isinstance(error, FencedError), f"there is no other start: {told}"
+    # Whether bytes were hurt on their way or lie there so, nobody can tell from one look.
+    assert error.exit_code == REFUSED or Fault.REPLY_FLIPPED in kinds, told
+
+
+def assert_committed_part_is_right(output: str, expected: Result, told: str) -> None:
+    """Each commit names a shard that is there, with the bytes that an unbroken run gives it, and none twice."""
+    store = open_store(output)
+    if store.get(commits.RUN_NAME) is None:
+        assert store.list(commits.LOG_PREFIX) == [], told
+        assert store.list("data/") == [], told
+        return
+    store, run = existing(output)
+    log = CommitLog(store, run.run)
+    committed = log.commits()
+    assert [commit.path for commit in committed] == sorted(expected.shards)[: len(committed)], told
+    for commit in committed:
+        data = store.get(commit.path)
+        assert data is not None, f"{commit.path} is missing: {told}"
+        assert (len(data), sha256_hex(data)) == (commit.bytes, commit.sha256), told
+        assert data == expected.shards[commit.path], told
+        assert commit.state == run.plan.state_at(commit.first_batch + commit.batches), told
+    manifest = store.get(commits.MANIFEST_NAME)
+    assert manifest in {None, expected.manifest}, told
+
+
+def assert_completes(config: MixConfig, expected: Result, told: str) -> None:
+    """A run without faults ends right."""
+    building.build(config)
+    found = result(config.output)
+    assert found.head == expected.head, told
+    assert found == expected, told
+    report = verify(config.output)
+    assert report.problems == (), told
+    assert all(name.startswith(".mixer/probe/") for name in report.orphans), told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_under_faults_ends_right_or_in_a_clear_error(
+    seed: int, mixes: dict[str, Mix], s3_url: str, fault_proxy: FaultProxy, tally: Tally
+) -> None:
+    drawn = trial(seed)
+    mix = mixes[drawn.inputs]
+    config = mix.at(s3_url)
+    tally.seeds += 1
+    for life in range(LIVES):
+        told = f"{drawn} life={life}"
+        with faults(fault_proxy, seeded(seed * LIVES + life, drawn.rate), drawn.attempts):
+            error = ended(config)
+        tally.note(fault_proxy, error)
+        hurt = {fault for _, fault in fault_proxy.faults}
+        told = f"{told} error={error!r}"
+        fault_proxy.reset()
+        assert_committed_part_is_right(s3_url, mix.expected, told)
+        if error is None:
+            assert result(s3_url) == mix.expected, told
+            break
+        assert_clear(error, hurt, told)
+    assert_completes(config, mix.expected, told)
+
+
+def build_impatiently(config: MixConfig) -> None:
+    with impatient(policy(ATTEMPTS[-1]), READ_TIMEOUT_S):
+        building.build(config)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("seed", PAIRS)
+def test_two_starts_at_once_under_faults_end_as_one_run(
+    seed: int, mixes: dict[str, Mix], s3_url: str, fault_proxy: FaultProxy, tmp_path: Path
+) -> None:
+    mix = mixes["disk"]
+    config = mix.at(s3_url)
+    fault_proxy.reset(seeded(10_000 + seed, PAIR_RATE, set(Fault) - {Fault.REPLY_FLIPPED}))
+    with at_once(tmp_path / "stderr", [(build_impatiently, config)] * 2) as children:
+        codes = [child.ended() for child in children]
+        said = [child.said for child in children]
+    assert set(codes) <= {DONE, REFUSED, FENCED}, said
+    assert codes != [FENCED, FENCED], said
+    assert fault_proxy.faults
+    fault_proxy.reset()
+    assert_committed_part_is_right(s3_url, mix.expected, f"{seed=} {codes=}")
+    assert_completes(config, mix.expected, f"{seed=} {codes=}")

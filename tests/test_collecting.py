@@ -1,0 +1,322 @@
+"""What `gc` deletes is never missed: not by the run, nor by one at work, starting, asleep or in a race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixer import building, collecting, log
+from mixer.collecting import PROBE_PREFIX, Item, gc, judge, shard_number
+from mixer.config import MixConfig
+from mixer.core import commits
+from mixer.core.plan import shard_path
+from mixer.errors import CorruptionError, OutputError, StoreError, StoreUnavailableError
+from mixer.storage import LocalStore, Store
+from mixer.storage.urls import TEMPORARY_FOLDER
+from mixer.testing import Crash, CrashingStore, MemoryStore
+from mixer.verifying import verify
+from tests.e2e.runs import objects
+from tests.mixes import SHARDS, mix_config
+
+Use = Callable[[Store], None]
+Act = Callable[[], object]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Make every output a given store."""
+    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> MixConfig:
+    return mix_config(tmp_path)
+
+
+@pytest.fixture
+def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
+    """The objects of an unbroken run."""
+    store = MemoryStore()
+    use(store)
+    building.build(config)
+    return dict(store.objects)
+
+
+def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
+    """Return what is left of a run that died with `shards` committed shards and one more put, in its probe too."""
+    keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
+    keep |= {shard_path(number) for number in range(shards + 1)}
+    left = {name: data for name, data in whole.items() if name in keep}
+    return {**left, f"{PROBE_PREFIX}abc": b"first abc"}
+
+
+def names(items: tuple[Item, ...]) -> list[str]:
+    return [item.name for item in items]
+
+
+# The decision
+
+
+NAMES = st.one_of(
+    st.integers(0, 12).map(shard_path),
+    st.integers(0, 12).map(commits.slot_name),
+    st.sampled_from([commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME]),
+    st.sampled_from(["data/notes.txt", "data/shard-1.parquet", "data/sub/shard-00000001.parquet", "x", ".mixer/other"]),
+    st.sampled_from([".mixer/checkpoints/000000001000.json", ".mixer/probe/abc", ".mixer/probe"]),
+    st.text(max_size=20),
+)
+STALE: Mapping[str, str] = {".mixer/checkpoints/000000001000.json": "other"}
+
+
+@given(NAMES, st.integers(0, 9), st.booleans())
+def test_nothing_of_the_run_and_nothing_foreign_may_go(name: str, committed: int, finished: bool) -> None:
+    verdict = judge(name, committed=committed, finished=finished, stale=STALE)
+    own = {commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME, *map(shard_path, range(committed))}
+    if name in own or name.startswith(commits.LOG_PREFIX):
+        assert verdict is None
+    if verdict is not None and verdict.collect:
+        assert name.startswith((PROBE_PREFIX, commits.CHECKPOINT_PREFIX)) or shard_number(name) is not None
+
+
+@given(NAMES, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans())
+def test_what_may_go_once_may_go_for_ever(name: str, committed: int, more: int, finished: bool, ends: bool) -> None:
+    """So it does not matter what a run does between a look and a deletion."""
+    before = judge(name, committed=committed, finished=finished, stale=STALE)
+    later = committed if finished else committed + more
+    after = judge(name, committed=later, finished=finished or ends, stale=STALE)
+    if before is not None and before.collect:
+        assert after is not None
+        assert after.collect
+    if before is None:
+        assert after is None
+
+
+@given(st.integers(0, 10**17))
+def test_a_shards_name_gives_its_number_and_no_other_name_does(number: int) -> None:
+    assert shard_number(shard_path(number)) == number
+    assert shard_number(f"data/shard-{number:09d}.parquet") in {None, number}
+    assert shard_number(f"data/shard-{number:09d}.parquet") is None or number >= 10**8
+    assert shard_number(shard_path(number) + "\n") is None
+
+
+# What there is
+
+
+def test_a_look_finds_what_is_left_says_why_and_touches_nothing(
+    config: MixConfig, whole: dict[str, bytes], use: Use
+) -> None:
+    store = MemoryStore({**dead(whole, 2), "data/notes.txt": b"1"})
+    before = dict(store.objects)
+    use(CrashingStore(store, at=0, verbs={"put", "create", "replace", "delete"}))
+    found = gc(config.output)
+    assert (found.committed, found.finished, found.deleted, found.spared, found.refused) == (2, False, (), (), ())
+    assert found.found == ()
+    assert {item.name: item.reason for item in found.kept} == {
+        f"{PROBE_PREFIX}abc": "a start may be at its probe of the store",
+        shard_path(2): "not committed yet: by a writer at work, or by the next start",
+        "data/notes.txt": "not made by mixer",
+    }
+    assert store.objects == before
+
+
+def test_deleting_deletes_what_a_look_finds_and_nothing_else(
+    config: MixConfig, whole: dict[str, bytes], use: Use
+) -> None:
+    beyond = {shard_path(SHARDS): b"1", shard_path(SHARDS + 70): b"22"}
+    foreign = {"data/shard-4.parquet": b"1", "notes.txt": b"2"}
+    store = MemoryStore({**whole, **beyond, **foreign, f"{PROBE_PREFIX}abc": b"3"})
+    use(store)
+    told: list[Item] = []
+    found = gc(config.output, delete=True, on_delete=told.append)
+    assert names(found.deleted) == names(found.found) == [f"{PROBE_PREFIX}abc", *beyond]
+    assert names(tuple(told)) == names(found.deleted)
+    assert names(found.kept) == list(foreign)
+    assert store.objects == {**whole, **foreign}
+    assert gc(config.output, delete=True).found == ()
+
+
+def test_a_start_that_is_killed_in_its_probe_leaves_what_is_found(config: MixConfig, use: Use) -> None:
+    store = MemoryStore()
+    use(CrashingStore(store, at=1, moment="before", verbs={"create"}))
+    with pytest.raises(Crash):
+        building.build(config)
+    (left,) = store.objects
+    use(store)
+    with pytest.raises(OutputError, match="no run of mixer here"):
+        gc(config.output, delete=True)
+    building.build(config)
+    assert names(gc(config.output, delete=True).deleted) == [left]
+    assert left not in store.objects
+
+
+def test_what_a_killed_local_writer_left_goes_and_what_is_being_written_stays(config: MixConfig) -> None:
+    building.build(config)
+    store = LocalStore(config.output)
+    before = objects(store)
+    folder = store.root / TEMPORARY_FOLDER
+    (folder / "dead").write_bytes(b"12345")
+    with store._temporary(b"123") as alive:
+        found = gc(config.output, delete=True)
+        assert alive.exists()
+    assert [(item.name, item.bytes) for item in found.deleted] == [(f"{TEMPORARY_FOLDER}dead", 5)]
+    assert [(item.name, item.reason) for item in found.kept] == [(f"{TEMPORARY_FOLDER}{alive.name}", "being written")]
+    assert list(folder.iterdir()) == []
+    assert objects(store) == before
+
+
+# Checkpoints
+
+
+@pytest.fixture
+def checkpoints(config: MixConfig, monkeypatch: pytest.MonkeyPatch, use: Use) -> MemoryStore:
+    """A finished run whose log of seven slots is copied in two checkpoints."""
+    monkeypatch.setattr(log, "CHECKPOINT_SLOTS", 3)
+    store = MemoryStore()
+    use(store)
+    with building.start(config) as run:
+        run.write(3)
+    with building.start(config) as run:
+        run.write(SHARDS)
+        run.finish()
+    assert [info.name[-6:] for info in store.list(commits.CHECKPOINT_PREFIX)] == ["3.json", "6.json"]
+    return store
+
+
+def checkpoint(store: MemoryStore, number: int) -> tuple[str, dict[str, object]]:
+    name = f"{commits.CHECKPOINT_PREFIX}{number:012d}.json"
+    return name, commits.unsealed(store.objects[name], name)
+
+
+def test_true_copies_stay(config: MixConfig, checkpoints: MemoryStore) -> None:
+    found = gc(config.output, delete=True)
+    assert (found.found, found.kept) == ((), ())
+
+
+@pytest.mark.parametrize("number", [3, 6])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_copy_of_which_any_payload_differs_goes(
+    config: MixConfig, checkpoints: MemoryStore, number: int, place: int
+) -> None:
+    name, content = checkpoint(checkpoints, number)
+    slots = content["slots"]
+    assert isinstance(slots, list)
+    if slots[place]["kind"] == "open":
+        # Readers skip it.
+        return
+    slots[place]["payload"]["rows"] += 1
+    checkpoints.objects[name] = commits.sealed(content)
+    found = gc(config.output, delete=True)
+    assert names(found.deleted) == [name]
+    assert name not in checkpoints.objects
+    assert verify(config.output).ok
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"a": 1}', commits.sealed({"format": 1}), commits.sealed({"slots": 1})])
+def test_what_is_no_checkpoint_goes(config: MixConfig, checkpoints: MemoryStore, data: bytes) -> None:
+    name, _ = checkpoint(checkpoints, 6)
+    checkpoints.objects[name] = data
+    (item,) = gc(config.output, delete=True).deleted
+    assert item.name == name
+    assert item.reason.startswith("not a checkpoint of this log")
+
+
+def test_a_checkpoint_under_anothers_name_goes(config: MixConfig, checkpoints: MemoryStore) -> None:
+    (name, _), (other, _) = checkpoint(checkpoints, 3), checkpoint(checkpoints, 6)
+    checkpoints.objects[name] = checkpoints.objects[other]
+    (item,) = gc(config.output).found
+    assert (item.name, item.reason) == (name, "a checkpoint of other slots than its name says (3 to 6)")
+
+
+# Refusals
+
+
+def test_an_output_without_a_run_is_refused(config: MixConfig, use: Use) -> None:
+    use(MemoryStore({shard_path(0): b"1"}))
+    with pytest.raises(OutputError, match="no run of mixer here"):
+        gc(config.output, delete=True)
+
+
+@pytest.mark.parametrize("slot", [0, 2, SHARDS, SHARDS + 1])
+@pytest.mark.parametrize("damage", ["lost", "flipped"])
+def test_a_damaged_log_is_refused_where_it_decides(
+    config: MixConfig, whole: dict[str, bytes], use: Use, slot: int, damage: str
+) -> None:
+    store = MemoryStore({**whole, shard_path(SHARDS): b"1"})
+    name = commits.slot_name(slot)
+    if damage == "lost":
+        del store.objects[name]
+    else:
+        store.objects[name] = store.objects[name].replace(b'"payload"', b'"Payload"')
+    use(store)
+    before = dict(store.objects)
+    decides = slot in {0, SHARDS, SHARDS + 1} if damage == "flipped" else slot != SHARDS + 1
+    if decides:
+        with pytest.raises(CorruptionError):
+            gc(config.output, delete=True)
+        assert store.objects == before
+    else:
+        # Without its last slot a run is not finished; the slots between are not read.
+        gc(config.output, delete=True)
+        assert set(before) - set(store.objects) <= {shard_path(SHARDS)}
+
+
+def test_a_definition_that_is_damaged_is_refused(config: MixConfig, whole: dict[str, bytes], use: Use) -> None:
+    use(MemoryStore({**whole, commits.RUN_NAME: whole[commits.RUN_NAME][:-9]}))
+    with pytest.raises(CorruptionError):
+        gc(config.output, delete=True)
+
+
+class Stubborn(MemoryStore):
+    """A store that refuses to delete some objects, and others for a while only."""
+
+    def __init__(self, there: Mapping[str, bytes], refused: Mapping[str, StoreError]) -> None:
+        super().__init__(there)
+        self.refused = refused
+
+    def delete(self, name: str) -> None:
+        if name in self.refused:
+            raise self.refused[name]
+        super().delete(name)
+
+
+def test_what_cannot_be_deleted_is_told_and_the_rest_goes(config: MixConfig, whole: dict[str, bytes], use: Use) -> None:
+    probes = {f"{PROBE_PREFIX}{letter}": b"1" for letter in "abc"}
+    store = Stubborn({**whole, **probes}, {f"{PROBE_PREFIX}b": StoreError("access denied")})
+    use(store)
+    found = gc(config.output, delete=True)
+    assert names(found.deleted) == [f"{PROBE_PREFIX}a", f"{PROBE_PREFIX}c"]
+    assert [(refusal.name, refusal.error) for refusal in found.refused] == [(f"{PROBE_PREFIX}b", "access denied")]
+    store.refused = {f"{PROBE_PREFIX}b": StoreUnavailableError("no answer")}
+    with pytest.raises(StoreUnavailableError):
+        gc(config.output, delete=True)
+
+
+def test_an_object_that_was_replaced_meanwhile_is_spared(
+    config: MixConfig, whole: dict[str, bytes], use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore({**whole, f"{PROBE_PREFIX}a": b"1", f"{PROBE_PREFIX}b": b"1", f"{PROBE_PREFIX}c": b"1"})
+    use(store)
+
+    def others_come(item: Item) -> None:
+        if item.name.endswith("a"):
+            store.put(f"{PROBE_PREFIX}b", b"2")
+            store.delete(f"{PROBE_PREFIX}c")
+
+    found = gc(config.output, delete=True, on_delete=others_come)
+    assert names(found.deleted) == [f"{PROBE_PREFIX}a"]
+    assert [(item.name[-1], item.reason) for item in found.spared] == [
+        ("b", "replaced meanwhile"),
+        ("c", "gone meanwhile"),
+    ]
+    assert store.objects[f"{PROBE_PREFIX}b"] == b"2"
+
+
+def test_nothing_else_in_the_module_names_an_age() -> None:
+    """No clock decides anything."""
+    source = Path(collecting.__file__).read_text()
+    assert "import time" not in source
+    assert "datetime" not in source
