@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from mixer.errors import SchemaError
+from mixer.schemas.casting import cast_column, never, plain
+from mixer.schemas.choosing import View
 from mixer.schemas.types import NoCommonTypeError, common_leaf, family, is_list, unwrapped
 
 MAX_CHUNK_OFFSET = 2**31 - 1
@@ -18,11 +20,17 @@ class _ChunkTooLargeError(Exception):
     """A chunk must be cut in two before it fits the output type."""
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conform(table: pa.Table, schema: pa.Schema, view: View = View(), *, first_row: int = 0) -> pa.Table:  # noqa: B008 - a frozen value
     """Return `table` with just the columns, order, types and metadata of `schema`, a schema from `merge`.
 
     Columns that have their type already are passed on as they are. Columns that `schema` lacks are left out.
     Columns over 2 GiB come out in several chunks.
+
+    Args:
+        table: Rows of a dataset as stored.
+        schema: What to return.
+        view: How the dataset is seen: what its columns are called, cast to, and whether they may be missing.
+        first_row: What messages call the first row of `table`.
 
     >>> table = pa.table({"n": pa.array([1], pa.int8()), "t": pa.array(["a"]).dictionary_encode()})
     >>> conform(table, pa.schema({"t": pa.string(), "n": pa.int64()})).to_pylist()
@@ -31,29 +39,46 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     Raises:
         SchemaError: A column is missing or doubled, or a value of it has no exact counterpart in the output type.
     """
-    if table.schema.equals(schema, check_metadata=True):
+    if view.columns is None and table.schema.equals(schema, check_metadata=True):
         return table
     columns = []
     for field in schema:
-        places = table.schema.get_all_field_indices(field.name)
+        stored = view.stored_name(field.name)
+        places = [] if stored is None else table.schema.get_all_field_indices(stored)
+        if view.fill and not places:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)], type=field.type))
+            continue
         if len(places) != 1:
             raise SchemaError(
-                f"column {field.name!r}: expected once, found {len(places)} times among {table.schema.names}"
+                f"column {stored or field.name!r}: expected once, found {len(places)} times among {table.schema.names}"
             )
-        columns.append(_column(field.name, table.column(places[0]), field.type))
+        column = table.column(places[0])
+        if (cast := view.casts.get(field.name)) is not None:
+            column = _cast(field.name, column, cast, first_row)
+        columns.append(_column(field.name, column, field.type, fill=view.fill))
     # A table of no columns still has rows to an Arrow reader, but `schema` from `merge` always has columns.
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _column(name: str, column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+def _cast(name: str, column: pa.ChunkedArray, target: pa.DataType, first_row: int) -> pa.ChunkedArray:
+    if why := never(column.type, target):
+        raise SchemaError(f"column {name!r}: {column.type} {why}; plan the run again")
+    kind = plain(column.type)
+    if not column.type.equals(kind, check_metadata=True):
+        chunks = [piece for chunk in column.chunks for piece in _pieces(name, chunk, kind)]
+        column = pa.chunked_array(chunks, type=kind)
+    return cast_column(name, column, target, first_row)
+
+
+def _column(name: str, column: pa.ChunkedArray, target: pa.DataType, *, fill: bool) -> pa.ChunkedArray:
     if column.type.equals(target, check_metadata=True):
         return column
-    _check(name, column.type, target)
+    _check(name, column.type, target, fill=fill)
     chunks = [piece for chunk in column.chunks for piece in _pieces(name, chunk, target)]
     return pa.chunked_array(chunks, type=target)
 
 
-def _check(path: str, stored: pa.DataType, target: pa.DataType) -> None:
+def _check(path: str, stored: pa.DataType, target: pa.DataType, *, fill: bool) -> None:
     """Refuse what `merge` would not have brought together, whatever Arrow could make of it."""
     stored = unwrapped(stored)
     if kinds.is_null(stored):
@@ -61,12 +86,15 @@ def _check(path: str, stored: pa.DataType, target: pa.DataType) -> None:
     if family(stored) is None or family(stored) != family(target):
         raise SchemaError(f"column {path!r}: found {stored}, expected {target}; plan the run again")
     if is_list(stored):
-        _check(f"{path}[]", stored.value_type, target.value_type)
+        _check(f"{path}[]", stored.value_type, target.value_type, fill=fill)
     elif kinds.is_struct(stored):
-        if sorted(field.name for field in stored) != sorted(field.name for field in target):
+        names, wanted = [field.name for field in stored], [field.name for field in target]
+        if sorted(names) != sorted(wanted) and not (
+            fill and len(set(names)) == len(names) and set(names) < set(wanted)
+        ):
             raise SchemaError(f"column {path!r}: found {stored}, expected {target}; plan the run again")
-        for field in target:
-            _check(f"{path}.{field.name}", stored.field(field.name).type, field.type)
+        for name in names:
+            _check(f"{path}.{name}", stored.field(name).type, target.field(name).type, fill=fill)
     elif not _holds(target, stored):
         raise SchemaError(f"column {path!r}: {stored} holds values that {target} does not; plan the run again")
 
@@ -129,7 +157,9 @@ def _decoded(array: pa.DictionaryArray) -> pa.Array:
 
 def _struct(path: str, array: pa.Array, target: pa.DataType) -> pa.Array:
     children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    conformed = [_array(f"{path}.{field.name}", children[field.name], field.type) for field in target]
+    # What is missing here was let through by `_check`.
+    absent = pa.nulls(len(array))
+    conformed = [_array(f"{path}.{field.name}", children.get(field.name, absent), field.type) for field in target]
     return pa.StructArray.from_arrays(conformed, fields=list(target), mask=_mask(array))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 _KEY = b"huggingface"
 
@@ -19,24 +21,31 @@ class Features:
     """Dataset, file, column and feature of each column that is more than its type in some file, but not in all."""
 
 
+class _Said(NamedTuple):
+    """What a file says, and which of the run's columns it says nothing of since it has none of them."""
+
+    metadata: bytes | None
+    absent: frozenset[str]
+
+
 def common_features(
-    files: Sequence[tuple[str, str, Mapping[bytes, bytes] | None]], columns: Sequence[str], problems: list[str]
+    files: Sequence[tuple[str, str, pa.Schema]], columns: Sequence[str], problems: list[str]
 ) -> Features:
-    """Return what all `files` (dataset, file, schema metadata) say alike about each of `columns`.
+    """Return what all `files` (dataset, file, schema) that have it say alike about each of `columns`.
 
     Class labels with different names are added to `problems`: one number would mean two things.
     """
-    parsed: dict[bytes | None, dict[str, Any]] = {}
-    first: dict[bytes | None, tuple[str, str]] = {}
-    for dataset, file, metadata in files:
-        raw = (metadata or {}).get(_KEY)
+    parsed: dict[_Said, dict[str, Any]] = {}
+    first: dict[_Said, tuple[str, str]] = {}
+    for dataset, file, schema in files:
+        raw = _Said((schema.metadata or {}).get(_KEY), frozenset(columns).difference(schema.names))
         if raw not in parsed:
-            parsed[raw] = _features(raw)
+            parsed[raw] = _features(raw.metadata)
             first[raw] = (dataset, file)
     kept: dict[str, Any] = {}
     lost = []
     for column in columns:
-        said = {raw: features.get(column) for raw, features in parsed.items()}
+        said = {raw: features.get(column) for raw, features in parsed.items() if column not in raw.absent}
         distinct = {json.dumps(feature, sort_keys=True) for feature in said.values()}
         if len(distinct) == 1:
             if (feature := next(iter(said.values()))) is not None:
@@ -45,10 +54,24 @@ def common_features(
         special = [(raw, feature) for raw, feature in said.items() if feature is not None and _special(feature)]
         lost += [(*first[raw], column, f"huggingface {feature['_type']}") for raw, feature in special]
         problems += _label_problems(column, [(first[raw], feature) for raw, feature in special])
-    if not kept:
-        return Features(None, tuple(lost))
-    text = json.dumps({"info": {"features": kept}}, sort_keys=True, separators=(",", ":"))
-    return Features({_KEY: text.encode()}, tuple(lost))
+    return Features(_as_metadata(kept), tuple(lost))
+
+
+def renamed_features(metadata: Mapping[bytes, bytes] | None, names: Mapping[str, str]) -> dict[bytes, bytes] | None:
+    """Return the schema metadata of a file whose columns have new `names` by old ones; of others it says nothing.
+
+    >>> renamed_features({b"huggingface": b'{"info": {"features": {"a": {"_type": "Image"}, "b": 1}}}'}, {"a": "x"})
+    {b'huggingface': b'{"info":{"features":{"x":{"_type":"Image"}}}}'}
+    """
+    features = _features((metadata or {}).get(_KEY))
+    return _as_metadata({new: features[old] for old, new in names.items() if old in features})
+
+
+def _as_metadata(features: Mapping[str, Any]) -> dict[bytes, bytes] | None:
+    if not features:
+        return None
+    text = json.dumps({"info": {"features": features}}, sort_keys=True, separators=(",", ":"))
+    return {_KEY: text.encode()}
 
 
 def _features(raw: bytes | None) -> dict[str, Any]:

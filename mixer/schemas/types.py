@@ -29,10 +29,16 @@ class Found:
     dataset: str
     file: str
     type: pa.DataType
+    stored: str = ""
+    """How the file calls the column, if the run calls it otherwise."""
+    cast_from: pa.DataType | None = None
+    """What the file stores, if `type` is what a cast makes of it."""
 
     @property
     def where(self) -> str:
-        return f"dataset {self.dataset!r} ({self.file})"
+        named = f", stored as {self.stored!r}" if self.stored else ""
+        cast = f", cast from {self.cast_from}" if self.cast_from is not None else ""
+        return f"dataset {self.dataset!r} ({self.file}{named}{cast})"
 
 
 class NoCommonTypeError(Exception):
