@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 from mixer.errors import SchemaError
+from mixer.schemas.advice import LEAVE_OUT, about_clash, about_size, in_flow
+from mixer.schemas.casting import never, plain
+from mixer.schemas.choosing import View
 from mixer.schemas.features import common_features
 from mixer.schemas.types import Found, NoCommonTypeError, changes, common_leaf, family, is_list, unwrapped
 
 LINEAGE_COLUMNS = ("_dataset", "_row", "_epoch", "_batch")
 """Columns that a run adds, unless its config says `lineage: false`."""
 
+MISSING = "missing"
+"""What a promotion says a dataset stores of a column that is filled with null."""
+_MAX_SHOWN = 20
 _MAX_DISTINCT = 64
 """Up to how many different schemas of a dataset are told apart; beyond, equal ones are merged again, only slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A column (or a part of one) that comes out as another type than a dataset stores it, values unchanged."""
+    """A column (or a part of one) that comes out as another type than a dataset stores it."""
 
     dataset: str
     file: str
@@ -30,6 +37,7 @@ class Promotion:
     column: str
     """`name`, `struct.field` or `list[]`."""
     stored: str
+    """A type, or `missing`."""
     output: str
 
 
@@ -47,19 +55,43 @@ class _Stored:
 
     dataset: str
     file: str
+    raw: pa.Schema
+    """As stored."""
+    view: View
     schema: pa.Schema
+    """As seen."""
 
     @property
     def where(self) -> str:
         return f"dataset {self.dataset!r} ({self.file})"
 
+    @property
+    def doubled(self) -> list[str]:
+        """Columns that are there more than once, by their names in the run."""
+        return [name for name, times in Counter(self.schema.names).items() if times > 1]
 
-def merge(schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]], *, lineage: bool = True) -> Merged:
+    def found(self, name: str) -> Found:
+        """Return what stands here as the run's column `name`."""
+        stored = self.view.stored_name(name)
+        cast_from = self.raw.field(stored).type if name in self.view.casts else None
+        called = stored if stored is not None and stored != name else ""
+        return Found(
+            self.dataset, self.file, self.schema.field(name).type, name, called, cast_from, fill=self.view.fill
+        )
+
+
+def merge(
+    schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]],
+    *,
+    lineage: bool = True,
+    views: Mapping[str, View] | None = None,
+) -> Merged:
     """Return the one output schema of datasets whose files have the given schemas.
 
     Args:
         schemas: For each dataset, in order, its files in order: where each is, and its schema as stored.
         lineage: Whether lineage columns will be added, so that their names are taken.
+        views: How datasets are seen; of those that are not named, every column is taken as it is.
 
     >>> web = [("a.parquet", pa.schema({"text": pa.large_string(), "n": pa.int32()}))]
     >>> code = [("b.parquet", pa.schema({"n": pa.int64(), "text": pa.string()}))]
@@ -73,22 +105,22 @@ def merge(schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]], *, lineage: bo
     Raises:
         SchemaError: There is no such schema; names every column, dataset, file and type in the way.
     """
-    distinct = [stored for name, files in schemas.items() for stored in _distinct(name, files)]
+    views = {name: (views or {}).get(name, View()) for name in schemas}
+    distinct = [stored for name, files in schemas.items() for stored in _distinct(name, files, views[name])]
     if not distinct:
         raise SchemaError("no dataset has a file, so there are no columns")
-    problems = [problem for stored in distinct for problem in _name_problems(stored, lineage=lineage)]
-    _raise_any(problems)
+    unknown, problems = _unknown(distinct)
+    problems += [problem for stored in distinct for problem in _name_problems(stored, unknown, lineage=lineage)]
+    problems += [problem for stored in distinct for problem in _cast_problems(stored)]
+    doubled = {name for stored in distinct for name in stored.doubled}
     fields = []
-    for name in distinct[0].schema.names:
-        found = [Found(s.dataset, s.file, s.schema.field(name).type) for s in distinct if name in s.schema.names]
+    for name in dict.fromkeys(name for stored in distinct for name in stored.schema.names):
+        found = [stored.found(name) for stored in distinct if name in stored.schema.names and name not in doubled]
         fields.append(pa.field(name, _common(name, found, problems)))
-    problems += _column_problems(distinct)
-    labels = common_features(
-        [(name, file, schema.metadata) for name, files in schemas.items() for file, schema in files],
-        [field.name for field in fields],
-        problems,
-    )
-    _raise_any(problems)
+    problems += _column_problems(distinct, unknown)
+    labels = common_features(_seen(schemas, views), [field.name for field in fields], problems)
+    if problems:
+        raise SchemaError("\n".join(dict.fromkeys(problems)))
     schema = pa.schema(fields, metadata=labels.metadata)
     lost = (
         Promotion(dataset, file, column, stored, str(schema.field(column).type))
@@ -97,12 +129,22 @@ def merge(schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]], *, lineage: bo
     return Merged(schema, (*_promotions(distinct, schema), *lost))
 
 
-def _raise_any(problems: Sequence[str]) -> None:
-    if problems:
-        raise SchemaError("\n".join(dict.fromkeys(problems)))
+def _seen(
+    schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]], views: Mapping[str, View]
+) -> list[tuple[str, str, pa.Schema]]:
+    """Return every dataset's files with their schemas as seen; those that share one are looked at once."""
+    seen: dict[tuple[str, int], pa.Schema] = {}
+    files = []
+    for name, stored in schemas.items():
+        for file, schema in stored:
+            key = (name, id(schema))
+            if key not in seen:
+                seen[key] = views[name].of(schema)
+            files.append((name, file, seen[key]))
+    return files
 
 
-def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]]) -> Iterator[_Stored]:
+def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]], view: View) -> Iterator[_Stored]:
     """Yield the different schemas of a dataset, so that thousands of equal files cost next to nothing."""
     seen: list[pa.Schema] = []
     for file, schema in files:
@@ -110,35 +152,83 @@ def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]]) -> Iterator[
             continue
         if len(seen) < _MAX_DISTINCT:
             seen.append(schema)
-        yield _Stored(dataset, file, schema)
+        yield _Stored(dataset, file, schema, view, view.of(schema))
 
 
-def _name_problems(stored: _Stored, *, lineage: bool) -> Iterator[str]:
+def _unknown(distinct: Sequence[_Stored]) -> tuple[set[tuple[str, str]], list[str]]:
+    """Return what datasets are asked for and no file of theirs has, by the names in the run, and what to say of it."""
+    unknown, problems = set(), []
+    for dataset in dict.fromkeys(stored.dataset for stored in distinct):
+        files = [stored for stored in distinct if stored.dataset == dataset]
+        there = list(dict.fromkeys(name for stored in files for name in stored.raw.names))
+        for column in files[0].view.columns or ():
+            if column.stored in there:
+                continue
+            unknown.add((dataset, column.name))
+            close = difflib.get_close_matches(column.stored, there, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ";"
+            shown = ", ".join(map(repr, there[:_MAX_SHOWN])) + (", ..." if len(there) > _MAX_SHOWN else "")
+            problems.append(
+                f"column {column.stored!r}: in `columns` of dataset {dataset!r}, but in none of its files "
+                f"({files[0].file}){hint} there are {shown or 'no columns'}"
+            )
+    return unknown, problems
+
+
+def _name_problems(stored: _Stored, unknown: set[tuple[str, str]], *, lineage: bool) -> Iterator[str]:
     names = stored.schema.names
-    if not names:
+    if not stored.raw.names:
         yield f"{stored.where} has no columns; leave it out, or give every dataset the same columns"
-    for name, times in Counter(names).items():
-        if times > 1:
-            yield f"column {name!r} of {stored.where} is there {times} times; give each column a name of its own"
+    elif not names and not any(dataset == stored.dataset for dataset, _ in unknown):
+        yield f"{stored.where} has none of the dataset's `columns`; leave the file out"
+    for name in dict.fromkeys(names):
+        if (times := names.count(name)) > 1:
+            yield (
+                f"column {stored.view.stored_name(name)!r} of {stored.where} is there {times} times; "
+                f"give each column a name of its own, or {LEAVE_OUT}"
+            )
         if not name or "\0" in name:
-            yield f"column {name!r} of {stored.where} has a name that is empty or holds a NUL; rename it in the files"
+            yield (
+                f"column {name!r} of {stored.where} has a name that is empty or holds a NUL; "
+                f"rename it in the files, or {LEAVE_OUT}"
+            )
         if lineage and name in LINEAGE_COLUMNS:
             yield (
-                f"column {name!r} of {stored.where} has the name of a lineage column; "
-                f"set `lineage: false`, or rename it in the files"
+                f"column {name!r} of {stored.where} has the name of a lineage column; rename it: "
+                f"`columns: {{{in_flow(stored.view.stored_name(name) or name)}: {name[1:]}}}` at dataset "
+                f"{stored.dataset!r}, or set `lineage: false`"
             )
 
 
-def _column_problems(distinct: Sequence[_Stored]) -> Iterator[str]:
+def _cast_problems(stored: _Stored) -> Iterator[str]:
+    """Yield the casts that no value survives."""
+    for name, target in stored.view.casts.items():
+        if name in stored.schema.names and name not in stored.doubled:
+            kind = stored.raw.field(stored.view.stored_name(name)).type
+            if why := never(kind, target):
+                yield (
+                    f"column {stored.view.stored_name(name)!r}: {kind} in {stored.where}, to be cast to {target}: "
+                    f"{why}; choose another `cast`, or {LEAVE_OUT}"
+                )
+
+
+def _column_problems(distinct: Sequence[_Stored], unknown: set[tuple[str, str]]) -> Iterator[str]:
     """Yield each column that is not everywhere, with the first file that has it and the first that has not."""
     for name in dict.fromkeys(name for stored in distinct for name in stored.schema.names):
         having = next(stored for stored in distinct if name in stored.schema.names)
-        lacking = next((stored for stored in distinct if name not in stored.schema.names), None)
+        lacking = next(
+            (
+                stored
+                for stored in distinct
+                if not (name in stored.schema.names or stored.view.fill or (stored.dataset, name) in unknown)
+            ),
+            None,
+        )
         if lacking:
-            kind = having.schema.field(name).type
+            kind = having.schema.field(having.schema.names.index(name)).type
             yield (
-                f"column {name!r}: {kind} in {having.where}, but missing in {lacking.where}; "
-                f"give every dataset the same columns"
+                f"column {name!r}: {kind} in {having.where}, but missing in {lacking.where}; give every dataset the "
+                f"same columns (`columns` selects and renames them), or set `missing: null`"
             )
 
 
@@ -152,7 +242,7 @@ def _common(column: str, found: Sequence[Found], problems: list[str]) -> pa.Data
         return pa.null()
     first = valued[0]
     if is_list(first.type):
-        inner = [Found(item.dataset, item.file, item.type.value_type) for item in valued]
+        inner = [replace(item, type=item.type.value_type) for item in valued]
         return pa.list_(pa.field("element", _common(f"{column}[]", inner, problems)))
     if kinds.is_struct(first.type):
         return _common_struct(column, valued, problems)
@@ -178,7 +268,7 @@ def _unwrapped(found: Sequence[Found]) -> list[Found]:
     first: dict[pa.DataType, Found] = {}
     for item in found:
         kind = unwrapped(item.type)
-        first.setdefault(kind, Found(item.dataset, item.file, kind))
+        first.setdefault(kind, replace(item, type=kind))
     return list(first.values())
 
 
@@ -199,7 +289,7 @@ def _common_struct(column: str, found: Sequence[Found], problems: list[str]) -> 
         path = f"{column}.{name}"
         having = [item for item in found if item.type.get_field_index(name) >= 0]
         twice = next((item for item in found if len(item.type.get_all_field_indices(name)) > 1), None)
-        lacking = next((item for item in found if not item.type.get_all_field_indices(name)), None)
+        lacking = next((item for item in found if not item.fill and not item.type.get_all_field_indices(name)), None)
         if twice:
             problems.append(f"field {path!r} of {twice.where} is there twice; give each field a name of its own")
         elif not name or "\0" in name:
@@ -207,10 +297,10 @@ def _common_struct(column: str, found: Sequence[Found], problems: list[str]) -> 
         elif lacking:
             problems.append(
                 f"field {path!r}: {having[0].type.field(name).type} in {having[0].where}, "
-                f"but missing in {lacking.where}; give every dataset the same fields"
+                f"but missing in {lacking.where}; give every dataset the same fields, or set `missing: null`"
             )
         else:
-            inner = [Found(item.dataset, item.file, item.type.field(name).type) for item in found]
+            inner = [replace(item, type=item.type.field(name).type) for item in having]
             fields.append(pa.field(name, _common(path, inner, problems)))
     return pa.struct(fields)
 
@@ -218,16 +308,16 @@ def _common_struct(column: str, found: Sequence[Found], problems: list[str]) -> 
 def _refused(column: str, item: Found) -> str:
     return (
         f"column {column!r}: {item.type} in {item.where} cannot be written so that every reader takes it; "
-        f"store it as a plain type (a map as a list of structs, a tensor as a list)"
+        f"store it as a plain type (a map as a list of structs, a tensor as a list), or {LEAVE_OUT}"
     )
 
 
 def _clash(column: str, first: Found, second: Found, why: str) -> str:
     if first is second:
-        return f"column {column!r}: {first.type} in {first.where}: {why}; store it as a smaller type"
+        return f"column {column!r}: {first.type} in {first.where}: {why}; {about_size(column, first)}"
     return (
         f"column {column!r}: {first.type} in {first.where}, but {second.type} in {second.where}: {why}; "
-        f"store both as one type"
+        f"{about_clash(column, first, second)}"
     )
 
 
@@ -240,8 +330,20 @@ def _why(first: pa.DataType, second: pa.DataType) -> str:
 def _promotions(distinct: Sequence[_Stored], schema: pa.Schema) -> Iterator[Promotion]:
     seen = set()
     for stored in distinct:
-        for field in stored.schema:
-            for column, kind, output in changes(field.name, field.type, schema.field(field.name).type):
+        for field in schema:
+            for column, kind, output in _changes(stored, field):
                 if (stored.dataset, column, kind) not in seen:
                     seen.add((stored.dataset, column, kind))
-                    yield Promotion(stored.dataset, stored.file, column, str(kind), str(output))
+                    yield Promotion(stored.dataset, stored.file, column, kind, output)
+
+
+def _changes(stored: _Stored, field: pa.Field) -> Iterator[tuple[str, str, str]]:
+    if field.name not in stored.schema.names:
+        yield field.name, MISSING, str(field.type)
+        return
+    found = stored.found(field.name)
+    if found.cast_from is None:
+        for column, kind, output in changes(field.name, found.type, field.type):
+            yield column, str(kind), str(output)
+    elif plain(found.cast_from) != field.type:
+        yield field.name, str(found.cast_from), str(field.type)

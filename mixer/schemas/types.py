@@ -29,10 +29,14 @@ class Found:
     dataset: str
     file: str
     type: pa.DataType
+    column: str = ""
+    """The column of the run that it is, or is a part of."""
     stored: str = ""
     """How the file calls the column, if the run calls it otherwise."""
     cast_from: pa.DataType | None = None
-    """What the file stores, if `type` is what a cast makes of it."""
+    """What the file stores, if a cast makes something else of it."""
+    fill: bool = False
+    """Whether what is missing there is null."""
 
     @property
     def where(self) -> str:

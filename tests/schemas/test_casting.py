@@ -67,8 +67,8 @@ PAIRS: list[tuple[list[pa.DataType], Any, list[pa.DataType], Any]] = [
     (UNZONED, NOON.replace(hour=0), [pa.date32()], NOON.date()),
     ([pa.null()], None, [pa.int8(), pa.list_(pa.int8()), pa.struct({"a": UTC})], None),
     ([pa.list_(pa.string())], ["1", None], [pa.list_(pa.field("element", pa.int8()))], [1, None]),
-    ([pa.struct({"a": pa.string(), "b": pa.int8()})], {"a": "1", "b": 2}, [pa.struct({"b": pa.string(), "a": pa.int8()})],
-     {"b": "2", "a": 1}),
+    ([pa.struct({"a": pa.string(), "b": pa.int8()})], {"a": "1", "b": 2},
+     [pa.struct({"b": pa.string(), "a": pa.int8()})], {"b": "2", "a": 1}),
 ]  # fmt: skip
 
 

@@ -115,38 +115,50 @@ def test_two_types_become_the_smallest_that_holds_both(
     assert merged(of(first), of(second)).schema.field("x").type.equals(output, check_metadata=True)
 
 
-PAIR = "column 'x': {0} in dataset 'd0' (0.parquet), but {1} in dataset 'd1' (1.parquet): {why}; store both as one type"
+PAIR = (
+    "column 'x': {0} in dataset 'd0' (0.parquet), but {1} in dataset 'd1' (1.parquet): {why}; "
+    "store both as one type, or {option}"
+)
 NO_INTEGER = "no integer type holds every value of both"
 NO_FLOAT = "a double holds integers exactly only up to 2**53"
 NO_ZONE = "a time without a zone is no instant, and guessing its zone would move it"
 TOO_LONG = "a decimal column holds at most 38 digits, none of them rounded"
 
 
+def to(dataset: int, kind: str) -> str:
+    return f"cast one of them: `columns: {{x: {{cast: {kind}}}}}` at dataset 'd{dataset}'"
+
+
+OUT = "leave it out with `columns`"
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "why"),
+    ("first", "second", "why", "option"),
     [
-        (pa.uint64(), pa.int64(), NO_INTEGER),
-        (pa.int8(), pa.uint64(), NO_INTEGER),
-        (pa.int64(), pa.float64(), NO_FLOAT),
-        (pa.uint64(), pa.float16(), NO_FLOAT),
-        (UTC, NAIVE, NO_ZONE),
-        (NAIVE, ROME, NO_ZONE),
-        (pa.decimal128(38, 0), pa.decimal128(38, 38), TOO_LONG),
-        (pa.int32(), pa.string(), "number and text are never mixed"),
-        (pa.int32(), pa.bool_(), "number and boolean are never mixed"),
-        (pa.int32(), pa.decimal128(10, 2), "number and decimal are never mixed"),
-        (pa.binary(), pa.string(), "bytes and text are never mixed"),
-        (pa.date32(), NAIVE, "date and unzoned timestamp are never mixed"),
-        (pa.string(), pa.list_(pa.string()), "text and list are never mixed"),
-        (pa.struct({"a": pa.int8()}), pa.list_(pa.int8()), "struct and list are never mixed"),
-        (pa.duration("s"), pa.time32("s"), "duration and time are never mixed"),
+        (pa.uint64(), pa.int64(), NO_INTEGER, to(0, "int64")),
+        (pa.int8(), pa.uint64(), NO_INTEGER, to(1, "int64")),
+        (pa.int64(), pa.float64(), NO_FLOAT, to(0, "float64")),
+        (pa.uint64(), pa.float16(), NO_FLOAT, to(0, "float64")),
+        (UTC, NAIVE, NO_ZONE, to(1, '"timestamp[us, UTC]"')),
+        (NAIVE, ROME, NO_ZONE, to(0, '"timestamp[us, UTC]"')),
+        (pa.decimal128(38, 0), pa.decimal128(38, 38), TOO_LONG, to(0, '"decimal128(38, 38)"')),
+        (pa.int32(), pa.string(), "number and text are never mixed", to(0, "string")),
+        (pa.int32(), pa.bool_(), "number and boolean are never mixed", to(1, "int64")),
+        (pa.int32(), pa.decimal128(10, 2), "number and decimal are never mixed", to(0, '"decimal128(10, 2)"')),
+        (pa.binary(), pa.string(), "bytes and text are never mixed", to(0, "string")),
+        (pa.date32(), NAIVE, "date and unzoned timestamp are never mixed", to(0, '"timestamp[us]"')),
+        (pa.string(), pa.list_(pa.string()), "text and list are never mixed", OUT),
+        (pa.struct({"a": pa.int8()}), pa.list_(pa.int8()), "struct and list are never mixed", OUT),
+        (pa.duration("s"), pa.time32("s"), "duration and time are never mixed", OUT),
     ],
     ids=str,
 )
-def test_two_types_without_a_common_one_are_refused(first: pa.DataType, second: pa.DataType, why: str) -> None:
+def test_two_types_without_a_common_one_are_refused_with_what_to_do(
+    first: pa.DataType, second: pa.DataType, why: str, option: str
+) -> None:
     with pytest.raises(SchemaError) as caught:
         merged(of(first), of(second))
-    assert str(caught.value) == PAIR.format(first, second, why=why)
+    assert str(caught.value) == PAIR.format(first, second, why=why, option=option)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +176,7 @@ def test_two_types_without_a_common_one_are_refused(first: pa.DataType, second: 
 )
 def test_types_that_not_every_reader_takes_are_refused_wherever_they_stand(kind: pa.DataType) -> None:
     why = "cannot be written so that every reader takes it"
-    advice = "store it as a plain type (a map as a list of structs, a tensor as a list)"
+    advice = f"store it as a plain type (a map as a list of structs, a tensor as a list), or {OUT}"
     for outer, path in (kind, "x"), (pa.list_(kind), "x[]"), (pa.struct({"a": kind}), "x.a"):
         with pytest.raises(SchemaError) as caught:
             merged(of(outer))
@@ -175,7 +187,8 @@ def test_a_decimal_of_too_many_digits_is_refused_alone() -> None:
     with pytest.raises(SchemaError) as caught:
         merged(of(pa.decimal256(50, 2)))
     assert str(caught.value) == (
-        f"column 'x': decimal256(50, 2) in dataset 'd0' (0.parquet): {TOO_LONG}; store it as a smaller type"
+        f"column 'x': decimal256(50, 2) in dataset 'd0' (0.parquet): {TOO_LONG}; store it as a smaller type, "
+        "or cast it: `columns: {x: {cast: \"decimal128(38, 2)\"}}` at dataset 'd0'"
     )
 
 
@@ -214,7 +227,7 @@ def test_a_missing_column_is_refused_whichever_side_lacks_it() -> None:
         merged(two, one)
     assert str(caught.value) == (
         "column 'b': string in dataset 'd0' (0.parquet), but missing in dataset 'd1' (1.parquet); "
-        "give every dataset the same columns"
+        "give every dataset the same columns (`columns` selects and renames them), or set `missing: null`"
     )
     with pytest.raises(SchemaError, match=r"'b': string in dataset 'd1' .*, but missing in dataset 'd0'"):
         merged(one, two)
@@ -231,7 +244,7 @@ def test_a_missing_field_of_a_struct_is_refused() -> None:
         merged(of(pa.struct({"a": pa.int8()})), of(pa.struct({"a": pa.int8(), "b": pa.int8()})))
     assert str(caught.value) == (
         "field 'x.b': int8 in dataset 'd1' (1.parquet), but missing in dataset 'd0' (0.parquet); "
-        "give every dataset the same fields"
+        "give every dataset the same fields, or set `missing: null`"
     )
 
 
@@ -249,7 +262,8 @@ def test_two_columns_of_one_name_are_refused() -> None:
         merged(pa.schema(twice))
     assert (
         str(caught.value)
-        == "column 'a' of dataset 'd0' (0.parquet) is there 2 times; give each column a name of its own"
+        == "column 'a' of dataset 'd0' (0.parquet) is there 2 times; give each column a name of its own, "
+        "or leave it out with `columns`"
     )
     with pytest.raises(SchemaError, match=r"field 'x.a' of dataset 'd0' \(0.parquet\) is there twice"):
         merged(of(pa.struct(twice)))
@@ -258,8 +272,12 @@ def test_two_columns_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize("name", LINEAGE_COLUMNS)
 def test_names_of_lineage_columns_are_taken_only_if_there_is_lineage(name: str) -> None:
     schemas = {"web": [("a.parquet", pa.schema({name: pa.int8()}))]}
-    with pytest.raises(SchemaError, match="has the name of a lineage column; set `lineage: false`, or rename it"):
+    rename = f"rename it: `columns: {{{name}: {name[1:]}}}` at dataset 'web', or set `lineage: false`"
+    with pytest.raises(SchemaError) as caught:
         merge(schemas)
+    assert (
+        str(caught.value) == f"column '{name}' of dataset 'web' (a.parquet) has the name of a lineage column; {rename}"
+    )
     assert merge(schemas, lineage=False).schema.names == [name]
 
 

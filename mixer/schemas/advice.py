@@ -1,0 +1,78 @@
+"""What to do about columns that do not fit: the option of the config that resolves it, spelt out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from mixer.schemas.casting import never, plain
+from mixer.schemas.choosing import type_name
+from mixer.schemas.types import Found, NoCommonTypeError, common_leaf, family
+
+LEAVE_OUT = "leave it out with `columns`"
+_RANK = ("text", "decimal", "zoned timestamp", "unzoned timestamp", "number", "boolean", "date", "bytes")
+"""Families to cast to, those that take most of the others first."""
+
+
+def in_flow(text: str) -> str:
+    """Return `text` as it stands in a YAML mapping in braces.
+
+    >>> in_flow("list<int32>"), in_flow("timestamp[us, UTC]")
+    ('list<int32>', '"timestamp[us, UTC]"')
+    """
+    return text if re.fullmatch(r"[^\W\d][\w<>]*", text) else json.dumps(text, ensure_ascii=False)
+
+
+def cast_option(item: Found, target: str) -> str:
+    """Return the option that casts the column of `item` to `target`, the name of a type."""
+    stored = item.stored or item.column
+    name = f"name: {in_flow(item.column)}, " if stored != item.column else ""
+    return f"`columns: {{{in_flow(stored)}: {{{name}cast: {target}}}}}` at dataset {item.dataset!r}"
+
+
+def about_clash(path: str, first: Found, second: Found) -> str:
+    """Return what to do about two types that have none in common, found at `path`, a column or a part of one."""
+    if path != first.column:
+        return f"store both as one type, or cast the whole column: {cast_option(first, '...')}"
+    options = [
+        (item, target)
+        for item, other in ((first, second), (second, first))
+        if not never(item.cast_from or item.type, target := _target(other)) and _together(target, other.type)
+    ]
+    for item, target in sorted(options, key=lambda option: _rank(option[1])):
+        if name := type_name(target):
+            return f"store both as one type, or cast one of them: {cast_option(item, in_flow(name))}"
+    return f"store both as one type, or {LEAVE_OUT}"
+
+
+def about_size(path: str, item: Found) -> str:
+    """Return what to do about a type that is larger than any that can be written."""
+    smaller = f"decimal128(38, {min(38, max(0, item.type.scale))})" if kinds.is_decimal(item.type) else "..."
+    shown = in_flow(smaller) if path == item.column else "..."
+    return f"store it as a smaller type, or cast it: {cast_option(item, shown)}"
+
+
+def _together(target: pa.DataType, other: pa.DataType) -> bool:
+    try:
+        common_leaf([target, plain(other)])
+    except NoCommonTypeError:
+        return False
+    return True
+
+
+def _target(item: Found) -> pa.DataType:
+    kind = plain(item.type)
+    if kinds.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if kinds.is_floating(kind):
+        return pa.float64()
+    return pa.int64() if kinds.is_integer(kind) else kind
+
+
+def _rank(kind: pa.DataType) -> tuple[int, int]:
+    found = family(kind)
+    inner = 0 if kinds.is_floating(kind) else 1 if kinds.is_signed_integer(kind) else 2
+    return _RANK.index(found) if found in _RANK else len(_RANK), inner
