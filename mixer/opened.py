@@ -20,7 +20,7 @@ from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import Plan, ShardSpec, State
 from mixer.errors import FencedError, StoreError
 from mixer.log import CommitLog, LogWriter, Tail
-from mixer.planning import Planned
+from mixer.planning import Planned, views_of
 from mixer.publishing import manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
@@ -170,10 +170,13 @@ class OpenRun:
         if not self._sources:
             # Together, so that very many datasets do not keep a file open each.
             files = OpenFiles()
-            planned = self._planned
+            planned, views = self._planned, views_of(self._planned.config)
             self._sources = {
                 one.name: PassedSource(
-                    ParquetSource(one.name, planned.inventories[one.name], planned.schema, files=files), one
+                    ParquetSource(
+                        one.name, planned.inventories[one.name], planned.schema, view=views[one.name], files=files
+                    ),
+                    one,
                 )
                 for one in self.plan.passes
             }

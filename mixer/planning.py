@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from mixer.asking import limits_of, passes_of, phases_of
-from mixer.config import MixConfig
+from mixer.config import DatasetConfig, MixConfig
 from mixer.core import commits
 from mixer.core.exhaustion import Phase, resolve
 from mixer.core.fingerprint import fingerprint
@@ -23,7 +23,7 @@ from mixer.core.passes import Passes
 from mixer.core.plan import Plan
 from mixer.errors import ChangedError, ConfigError, CorruptionError
 from mixer.mixing import LINEAGE_SCHEMA
-from mixer.schemas import Promotion, merge, schema_from_json, schema_to_json
+from mixer.schemas import Column, Promotion, View, merge, schema_from_json, schema_to_json
 from mixer.shards import DEFAULT_LEVELS, WriterSettings, batches_per_row_group
 from mixer.sources.inventory import Inventory, take_inventory
 
@@ -91,7 +91,7 @@ def plan(config: MixConfig) -> Planned:
     for name, dataset in config.datasets.items():
         inventories[name], found = take_inventory(name, dataset.path)
         schemas[name] = list(zip([entry.url for entry in inventories[name].files], found, strict=True))
-    merged = merge(schemas, lineage=config.lineage)
+    merged = merge(schemas, lineage=config.lineage, views=views_of(config))
     plan_ = _plan(config, inventories)
     settings = _settings(config, plan_.phases[0], list(inventories.values()))
     plan_ = replace(plan_, batches_per_row_group=settings.batches_per_row_group)
@@ -119,12 +119,32 @@ def _plan(config: MixConfig, inventories: Mapping[str, Inventory], batches_per_r
     )
 
 
+def views_of(config: MixConfig) -> dict[str, View]:
+    """Return how `config` asks for each dataset to be seen."""
+    return {name: _view(dataset, fill=config.missing == "null") for name, dataset in config.datasets.items()}
+
+
+def _view(dataset: DatasetConfig, *, fill: bool) -> View:
+    asked = dataset.columns
+    if asked is None:
+        return View(fill=fill)
+    if isinstance(asked, list):
+        return View(tuple(Column(name, name) for name in asked), fill=fill)
+    # A mapping has no order: JSON may have changed it.
+    columns = [
+        Column(stored, one) if isinstance(one, str) else Column(stored, one.name or stored, one.cast)
+        for stored, one in sorted(asked.items())
+    ]
+    return View(tuple(columns), ordered=False, fill=fill)
+
+
 def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definition of the run that `config` has `plan` for."""
+    views = views_of(config)
     return {
         "algorithm": ALGORITHM,
         "datasets": [
-            {"name": one.name, "rows": one.size, "limit": limit, **_order(one)}
+            {"name": one.name, "rows": one.size, "limit": limit, **_order(one), **views[one.name].to_json()}
             for one, limit in zip(plan.passes, plan.limits, strict=True)
         ],
         "phases": [{"weights": phase.weights, "batches": phase.batches} for phase in plan.phases],
@@ -132,6 +152,7 @@ def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dic
         "batch_size": config.batch_size,
         "batches": plan.batches,
         "batches_per_shard": config.batches_per_shard,
+        **({"missing": config.missing} if config.missing != "error" else {}),
         "lineage": config.lineage,
         "schema": schema,
     }

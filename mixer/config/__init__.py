@@ -6,12 +6,13 @@ no place here; they come from where the stores look for them themselves (the AWS
 
 from __future__ import annotations
 
-from mixer.config.fields import DatasetConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import ColumnConfig, DatasetConfig, PhaseConfig, WeightsBy
 from mixer.config.models import MixConfig
 from mixer.config.reading import config_from, load_config, parse_config
 from mixer.config.writing import example_config, json_schema, to_yaml
 
 __all__ = [
+    "ColumnConfig",
     "DatasetConfig",
     "MixConfig",
     "PhaseConfig",

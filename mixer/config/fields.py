@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from mixer.config.columns import kind, normal_columns
 from mixer.core.weights import parse_share
 
 MAX_NAME_CHARACTERS = 200
@@ -74,7 +75,7 @@ def _paths(value: Any) -> Any:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        kinds = f"a list that holds {_not_text(value)}" if isinstance(value, list) else _kind(value)
+        kinds = f"a list that holds {_not_text(value)}" if isinstance(value, list) else kind(value)
         raise _problem(f"expected a path or URL, or a list of them, found {kinds}")
     if not value:
         raise _problem("expected a path or URL, or a list of them, found an empty list")
@@ -82,20 +83,7 @@ def _paths(value: Any) -> Any:
 
 
 def _not_text(values: list[Any]) -> str:
-    return _kind(next(value for value in values if not isinstance(value, str)))
-
-
-def _kind(value: object) -> str:
-    """Return what `value` is, for people, without saying what is in it."""
-    names = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        str: "a text",
-        list: "a list",
-        dict: "a mapping",
-    }
-    return "nothing" if value is None else names.get(type(value), type(value).__name__)
+    return kind(next(value for value in values if not isinstance(value, str)))
 
 
 def _each_location(value: str | list[str]) -> str | list[str]:
@@ -144,12 +132,42 @@ def _temperature(value: str) -> str:
     return value
 
 
+def _columns(value: Any) -> Any:
+    """Check before pydantic tries list and mapping in turn and reports both."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        value = {
+            name: entry.model_dump() if isinstance(entry, ColumnConfig) else entry for name, entry in value.items()
+        }
+    try:
+        return normal_columns(value)
+    except ValueError as error:
+        raise _problem(str(error)) from None
+
+
+def _missing(value: Any) -> Any:
+    """Take YAML's null for the word: nobody quotes it."""
+    return "null" if value is None else value
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 Weight = Annotated[int, Field(ge=1), AfterValidator(_weight)]
 Share = Annotated[str, AfterValidator(_share)]
+
+
+class ColumnConfig(_Model):
+    """What becomes of a stored column."""
+
+    name: str | None = Field(default=None, description="Its name in the run; as stored, if left out.")
+    cast: str | None = Field(
+        default=None,
+        description="The type to cast it to, exactly or not at all: `int32`, `string`, `timestamp[us, UTC]`, "
+        "`decimal128(10, 2)`, `list<int32>` and so on.",
+    )
 
 
 class DatasetConfig(_Model):
@@ -171,6 +189,11 @@ class DatasetConfig(_Model):
         default=None,
         description="Order of the rows: as stored if left out; `block` takes blocks of whole row groups in a random "
         "order, and the rows of each block in a random order.",
+    )
+    columns: Annotated[list[str] | dict[str, str | ColumnConfig] | None, BeforeValidator(_columns)] = Field(
+        default=None,
+        description="Columns to take, and no others: a list of names, or a mapping from each stored name to its name "
+        "in the run, or to a `name` and a `cast`. All columns if left out.",
     )
     max_rows: int | None = Field(
         default=None, ge=1, le=MAX_RUN_ROWS, description="Most rows to take of this dataset, in all passes together."
@@ -255,6 +278,11 @@ class MixFields(_Model):
     )
     weights_by: WeightsBy | None = Field(
         default=None, description="Instead of weights: let them follow from the sizes of the datasets."
+    )
+    missing: Annotated[Literal["error", "null"], BeforeValidator(_missing)] = Field(
+        default="error",
+        description="What if a dataset, or one of its files, lacks a column that others have: an `error`, or `null` in "
+        "every row of it.",
     )
     lineage: bool = Field(
         default=True, description="Whether columns say of each row its dataset, its place there and its batch."

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
+from mixer.config import columns
 from mixer.config.fields import PROBLEM, DatasetConfig, PhaseConfig, WeightsBy
 from mixer.config.models import PROBLEMS, MixConfig
 
@@ -33,6 +34,8 @@ _EXPECTED = {
     "weights_by": "a mapping with sizes, temperature and max_share",
     "phases": "a list of phases, each with batches and weights",
     "compression_level": "a whole number from 1 to 22",
+    "columns": columns.EXPECTED,
+    "missing": "'error' or null",
     "lineage": "true or false",
     "on_exhausted": "'error', 'stop', 'repeat' or 'redistribute'",
     "compression": "'zstd', 'snappy', 'lz4' or 'none'",

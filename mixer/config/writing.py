@@ -38,6 +38,9 @@ seed: 0
 # Instead of weights: let them follow from the sizes of the datasets.
 # weights_by: {sizes: rows, temperature: 2, max_share: 40%}
 
+# If a dataset lacks a column that others have: `error`, or `null` in all of its rows.
+missing: error
+
 # Columns that say where each row comes from: _dataset, _row, _batch, and with `repeat` _epoch.
 lineage: true
 
@@ -52,6 +55,8 @@ compression: zstd
 # A path is a Parquet file, a glob, a folder, or a list of these; a local path or a URL.
 # Credentials have no place here: they come from the environment, ~/.aws or fsspec's configuration.
 # Instead of a weight there may be a share, such as `share: 60%`.
+# `columns` takes only those that it lists, may rename them and cast them, exactly or not at all:
+# `columns: [text, id]`, or `columns: {content: text, id: {name: key, cast: string}}`.
 datasets:
   web:
     path: inputs/web/*.parquet

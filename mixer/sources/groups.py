@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.errors import CorruptionError
-from mixer.schemas import conform
+from mixer.schemas import View, conform
 from mixer.sources.files import OpenFile, open_stream
 from mixer.storage.inputs import InputFile
 
@@ -74,6 +74,8 @@ class RowGroup:
     ordinal: int
     columns: tuple[str, ...]
     """Top-level columns to decode, as the file names them."""
+    view: View = View()  # noqa: RUF009 - a frozen value
+    """What becomes of them."""
 
     @property
     def rows(self) -> int:
@@ -104,6 +106,17 @@ def decodes(group: RowGroup, column: str) -> bool:
     return True
 
 
+OnPiece = Callable[[int, int, int], None]
+"""Hears of each decoded piece: its first row, its rows, and the bytes of memory that it took at the most."""
+
+
+def _brought(table: pa.Table, schema: pa.Schema, group: RowGroup, first: int, on_piece: OnPiece) -> pa.Table:
+    """Return decoded rows of `group` in `schema`, after `on_piece` has heard of them."""
+    conformed = conform(table, schema, group.view, first_row=first)
+    on_piece(first, table.num_rows, max(table.nbytes, conformed.nbytes) if group.view.casts else conformed.nbytes)
+    return conformed
+
+
 class Rows(Protocol):
     """The decoded rows of one row group, counted from its first one."""
 
@@ -119,15 +132,12 @@ class Rows(Protocol):
 class WholeGroup:
     """A row group that was decoded at once."""
 
-    def __init__(
-        self, group: RowGroup, schema: pa.Schema, opened: OpenFile, on_piece: Callable[[int, pa.Table], None]
-    ) -> None:
+    def __init__(self, group: RowGroup, schema: pa.Schema, opened: OpenFile, on_piece: OnPiece) -> None:
         """Decode `group` from `opened` into `schema`; `on_piece` hears of the only piece."""
         table = opened.parquet.read_row_group(group.ordinal, columns=list(group.columns), use_threads=False)
         if table.num_rows != group.rows:
             raise CorruptionError(f"expected {group.rows} rows, decoded {table.num_rows}")
-        self._table = conform(table, schema)
-        on_piece(0, self._table)
+        self._table = _brought(table, schema, group, 0, on_piece)
 
     def read(self, start: int, stop: int) -> list[pa.Table]:
         """Return the rows ``[start, stop)``, sharing memory with the whole group."""
@@ -140,9 +150,7 @@ class WholeGroup:
 class StreamedGroup:
     """A row group that is decoded in pieces. Reading on is free of repetition; reading back begins anew."""
 
-    def __init__(
-        self, group: RowGroup, schema: pa.Schema, piece_rows: int, on_piece: Callable[[int, pa.Table], None]
-    ) -> None:
+    def __init__(self, group: RowGroup, schema: pa.Schema, piece_rows: int, on_piece: OnPiece) -> None:
         """Decode `group` into `schema`, `piece_rows` rows at a time; `on_piece` hears of each with its first row."""
         self._group, self._schema, self._piece_rows, self._on_piece = group, schema, piece_rows, on_piece
         self._opened: OpenFile | None = None
@@ -192,5 +200,5 @@ class StreamedGroup:
         batch = next(self._batches, None)
         if batch is None:
             raise CorruptionError(f"expected {self._group.rows} rows, decoded {first}")
-        self._piece, self._first = conform(pa.Table.from_batches([batch]), self._schema), first
-        self._on_piece(first, self._piece)
+        table = pa.Table.from_batches([batch])
+        self._piece, self._first = _brought(table, self._schema, self._group, first, self._on_piece), first

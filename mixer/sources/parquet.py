@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, SchemaError, StoreError
+from mixer.schemas import View
 from mixer.sources.files import OpenFiles
 from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, decodes, fixed_row_bytes
 from mixer.sources.inventory import FileEntry, Inventory, read_planned_footer
@@ -30,12 +31,13 @@ class ParquetSource:
     threads, also when they share `files`. Nothing is opened before the first read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - three may be left out
         self,
         name: str,
         inventory: Inventory,
         schema: pa.Schema,
         *,
+        view: View = View(),  # noqa: B008 - a frozen value
         files: OpenFiles | None = None,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
     ) -> None:
@@ -45,6 +47,7 @@ class ParquetSource:
             name: The dataset's name, for messages.
             inventory: The files in order, as they must still be.
             schema: Columns and types of what is returned, from `mixer.schemas.merge`; no other columns are read.
+            view: How the dataset was seen when they were merged.
             files: Open files to share with other sources, so that their number is bounded together.
             limits: How much is decoded at once.
         """
@@ -59,7 +62,9 @@ class ParquetSource:
         self._places = _Places(inventory)
         self._footers: tuple[int, pq.FileMetaData, tuple[str, ...]] | None = None
         self._open: tuple[int, Rows] | None = None
-        self._fixed_row_bytes = fixed_row_bytes(schema)
+        self._view = view
+        # What is cast takes other memory before.
+        self._fixed_row_bytes = None if view.casts else fixed_row_bytes(schema)
         self._row_bytes = self._fixed_row_bytes
 
     def read(self, start: int, stop: int) -> pa.Table:
@@ -111,7 +116,7 @@ class ParquetSource:
         file, ordinal = self._places.address_of(place)
         entry = self._inventory.files[file]
         footer, columns = self._footer_of(file)
-        group = RowGroup(entry.file, footer, ordinal, columns)
+        group = RowGroup(entry.file, footer, ordinal, columns, self._view)
         piece_rows = self._limits.piece_rows(group.rows, group.stored_bytes, self._row_bytes)
         if self._row_bytes is None and piece_rows is not None and group.rows > _MANY_PIECES * piece_rows:
             # Worth decoding the first piece twice, so that the others get the right size.
@@ -133,17 +138,18 @@ class ParquetSource:
             # What rows take is learned anew: the next file's may be other texts.
             self._row_bytes = self._fixed_row_bytes
             there = set(footer.schema.to_arrow_schema().names)
-            self._footers = (file, footer, tuple(name for name in self.schema.names if name in there))
+            wanted = (self._view.stored_name(name) for name in self.schema.names)
+            self._footers = (file, footer, tuple(name for name in wanted if name is not None and name in there))
         return self._footers[1], self._footers[2]
 
-    def _note_piece(self, first: int, piece: pa.Table) -> None:
+    def _note_piece(self, first: int, rows: int, nbytes: int) -> None:
         if first == 0:
             self.row_groups_decoded += 1
-        self._learn(first, piece)
+        self._learn(first, rows, nbytes)
 
-    def _learn(self, _first: int, piece: pa.Table) -> None:
-        if self._fixed_row_bytes is None and piece.num_rows:
-            self._row_bytes = max(self._row_bytes or 0.0, piece.nbytes / piece.num_rows)
+    def _learn(self, _first: int, rows: int, nbytes: int) -> None:
+        if self._fixed_row_bytes is None and rows:
+            self._row_bytes = max(self._row_bytes or 0.0, nbytes / rows)
 
     def _drop(self) -> None:
         opened, self._open = self._open, None

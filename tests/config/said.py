@@ -17,10 +17,10 @@ datasets:
   code: {path: [a.parquet, b/], weight: 1}
 """
 TOP = (
-    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, lineage, "
+    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, missing, lineage, "
     "compression, compression_level, batches_per_row_group, datasets"
 )
-DATASET = "path, weight, share, shuffle, max_rows, max_epochs"
+DATASET = "path, weight, share, shuffle, columns, max_rows, max_epochs"
 REFUSED = (
     "holds a user, password or signature (not shown here); take it out, and give credentials through the "
     "environment, ~/.aws or fsspec's configuration"

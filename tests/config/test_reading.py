@@ -34,6 +34,7 @@ def test_a_config_has_what_was_written_and_the_defaults() -> None:
         "seed": 0,
         "phases": None,
         "weights_by": None,
+        "missing": "error",
         "lineage": True,
         "compression": "zstd",
         "compression_level": None,
@@ -45,7 +46,7 @@ def test_a_config_has_what_was_written_and_the_defaults() -> None:
     }
 
 
-LEFT_OUT = {"share": None, "shuffle": None, "max_rows": None, "max_epochs": None}
+LEFT_OUT = {"share": None, "shuffle": None, "columns": None, "max_rows": None, "max_epochs": None}
 
 
 def test_datasets_keep_their_order() -> None:
