@@ -127,12 +127,7 @@ class Allocation:
         """Return the counts of batches ``[start, stop)`` of one period, by applying the rule to each."""
         if self.batch_size >= 1 << 63:
             raise OverflowError(f"batch_size: counts must fit in 64 bits, found {self.batch_size}")
-        rule = self._rule
-        carries = self._trajectory.carries_at(start)
-        counts = np.empty((stop - start, len(self.weights)), dtype=np.int64)
-        for row in range(stop - start):
-            counts[row] = allocate(carries, rule.remainders, rule.base, rule.total)
-        return counts
+        return self._trajectory.counts(start, stop)
 
     def counts(self, start_batch: int, stop_batch: int) -> Counts:
         """Return the items that batches ``[start_batch, stop_batch)`` take, shape ``(batches, datasets)``.

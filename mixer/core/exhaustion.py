@@ -47,25 +47,31 @@ class Phase:
         return Allocation(tuple(self.weights[place] for place in members), batch_size)
 
 
-def batches_that_fit(rule: Allocation, left: Sequence[int | None]) -> int | None:
-    """Return the largest number of batches that no dataset is too short for; None if none of them ever ends.
+def batches_that_fit(rule: Allocation, left: Sequence[int | None], most: int | None = None) -> int | None:
+    """Return the largest number of batches that no dataset is too short for; None if there is none.
 
     Args:
         rule: One weight for each dataset.
         left: Items of each; None for one without end.
+        most: So many are enough; what would be after them is not looked for.
 
     >>> batches_that_fit(Allocation((3, 2, 1), 4), [6, 100, None])
     3
     """
     ending = [place for place, items in enumerate(left) if items is not None]
     if not ending:
-        return None
+        return most
     sizes = {place: items for place, items in enumerate(left) if items is not None}
     # No dataset is ahead of its exact share by a whole item, nor behind by the number of datasets or more.
     surely, too_many = (
         min((sizes[place] + slack) * rule.total // (rule.batch_size * rule.weights[place]) for place in ending)
         for slack in (0, len(left))
     )
+
+    if most is not None:
+        if surely >= most:
+            return most
+        too_many = min(too_many, most)
 
     def fits(batches: int) -> bool:
         taken = rule.offsets_at(batches)
@@ -122,7 +128,9 @@ class _Unfolding:
             asked = phase.batches
             while members := self.living(number):
                 rule = phase.rule(members, self.batch_size)
-                fit = _least(batches_that_fit(rule, [self.left(place) for place in members]), asked)
+                fit = batches_that_fit(rule, [self.left(place) for place in members], asked)
+                if fit is None:
+                    raise ValueError("a run over datasets without end: expected a number of batches, found none")
                 if fit:
                     self.add(rule, members, fit)
                 asked = None if asked is None else asked - fit
@@ -160,13 +168,6 @@ class _Unfolding:
                 return dict(sorted(given.items()))
             shares = self.phases[number].rule(others, missing).counts(0, 1)[0].tolist()
             quotas = dict(zip(others, shares, strict=True))
-
-
-def _least(fit: int | None, asked: int | None) -> int:
-    numbers = [number for number in (fit, asked) if number is not None]
-    if not numbers:
-        raise ValueError("a run over datasets without end: expected a number of batches, found none")
-    return min(numbers)
 
 
 def unfold(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int, *, redistribute: bool) -> Schedule:

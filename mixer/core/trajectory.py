@@ -27,6 +27,8 @@ _WORTHWHILE = 16
 """Fewer missing stretches than this are walked by the rule itself."""
 _LANE_CELLS = 1 << 21
 """Carries walked side by side at the most."""
+_MANY = 48
+"""So many datasets and more are given their slots by array operations."""
 _ROUNDS = 4
 """How often the guesses are mended before the rule itself walks what is left."""
 
@@ -79,8 +81,32 @@ class Trajectory:
             self._kept.append(tuple(self._walk(list(self._kept[-1]), STRIDE)))
         return self._walk(list(self._kept[stretch]), rest)
 
+    def counts(self, start: int, stop: int) -> Carries:
+        """Return the items that batches ``[start, stop)`` of the period take, shape ``(batches, datasets)``."""
+        rule = self.rule
+        carries = self.carries_at(start)
+        counts = np.empty((stop - start, len(rule.base)), dtype=np.int64)
+        if not self._in_arrays:
+            for row in counts:
+                row[:] = self.step(carries, rule.remainders, rule.base, rule.total)
+            return counts
+        keys = _Keys(rule, np.array([carries], dtype=np.int64))
+        for row in counts:
+            np.add(rule.base, keys.step()[0], out=row)
+        return counts
+
+    @property
+    def _in_arrays(self) -> bool:
+        """Whether a batch is quicker given out by array operations than by a heap."""
+        return len(self.rule.base) >= _MANY and self.rule.fits_64_bits
+
     def _walk(self, carries: list[int], batches: int) -> list[int]:
         rule = self.rule
+        if self._in_arrays:
+            keys = _Keys(rule, np.array([carries], dtype=np.int64))
+            for _ in range(batches):
+                keys.step()
+            return [int(carry) for carry in keys.carries[0]]
         for _ in range(batches):
             self.step(carries, rule.remainders, rule.base, rule.total)
         return carries
@@ -131,28 +157,52 @@ def _settle(rule: Rule, starts: Carries) -> Carries:
 
 def _walk_side_by_side(rule: Rule, starts: Carries) -> Carries:
     """Return the carries after `STRIDE` batches from each of `starts`, shape ``(stretches, datasets)``."""
-    datasets = starts.shape[1]
-    remainders = np.array(rule.remainders, dtype=np.int64) * datasets
-    price = rule.total * datasets
-    # A carry times the number of datasets, plus the place from the end, is unique: of equal carries the first wins.
-    keys = starts * datasets + np.arange(datasets - 1, -1, -1, dtype=np.int64)  # (stretches, datasets)
+    keys = _Keys(rule, starts)
     for _ in range(STRIDE):
-        keys += remainders
-        least = np.partition(keys, datasets - rule.slots, axis=1)[:, datasets - rule.slots]  # (stretches,)
+        keys.step()
+    return keys.carries
+
+
+class _Keys:
+    """Carries of several stretches, moved on together by one batch a step.
+
+    A carry times the number of datasets, plus the place from the end, is unique: of equal carries the first wins.
+    """
+
+    def __init__(self, rule: Rule, carries: Carries) -> None:
+        self._datasets = len(rule.base)
+        self._slots = rule.slots
+        self._remainders = np.array(rule.remainders, dtype=np.int64) * self._datasets
+        self._price = rule.total * self._datasets
+        self._keys = carries * self._datasets + np.arange(self._datasets - 1, -1, -1, dtype=np.int64)
+
+    @property
+    def carries(self) -> Carries:
+        carries: Carries = self._keys // self._datasets
+        return carries
+
+    def step(self) -> Carries:
+        """Give out the slots of one batch; return how many each dataset got, shape ``(stretches, datasets)``."""
+        keys, price, slots = self._keys, self._price, self._slots
+        keys += self._remainders
+        if not slots:
+            return np.zeros_like(keys)
+        least = np.partition(keys, self._datasets - slots, axis=1)[:, self._datasets - slots]  # (stretches,)
+        given = (keys >= least[:, None]).astype(np.int64)
         # One slot each for the greatest is the rule, unless one of them outbids the least even after paying.
         twice = keys.max(axis=1) - price > least
         if twice.any():
-            keys[twice] = _one_by_one(keys[twice], rule.slots, price)
-            keys[~twice] -= price * (keys[~twice] >= least[~twice, None])
-        else:
-            keys -= price * (keys >= least[:, None])
-    carries: Carries = keys // datasets
-    return carries
+            given[twice] = _one_by_one(keys[twice], slots, price)
+        keys -= price * given
+        return given
 
 
 def _one_by_one(keys: Carries, slots: int, price: int) -> Carries:
-    """Give `slots` slots, each to the greatest key of its row."""
+    """Return who gets `slots` slots, if each goes to the greatest key of its row."""
+    given = np.zeros_like(keys)
     rows = np.arange(len(keys))
     for _ in range(slots):
-        keys[rows, keys.argmax(axis=1)] -= price
-    return keys
+        greatest = keys.argmax(axis=1)
+        keys[rows, greatest] -= price
+        given[rows, greatest] += 1
+    return given

@@ -155,3 +155,11 @@ def test_counts_that_leave_64_bits_are_refused_and_states_stay_exact() -> None:
     with pytest.raises(OverflowError, match="64 bits"):
         rule.counts(0, 1)
     assert sum(rule.offsets_at(100)) == 100 << 63
+
+
+@given(st.lists(st.integers(1, 60), min_size=48, max_size=80), st.integers(1, 400), st.integers(0, 40))
+def test_many_datasets_are_given_by_arrays_what_the_rule_says(weights: list[int], batch_size: int, start: int) -> None:
+    rule = Allocation(tuple(weights), batch_size)
+    counts, states = by_hand(tuple(weights), batch_size, start + 6)
+    assert rule.counts(start, start + 6).tolist() == counts[start:]
+    assert rule.carries_at(start + 6) == tuple(states[-1])
