@@ -188,8 +188,8 @@ class _Reader:
 
     def _wrong(self, near: str = "") -> ValueError:
         known = (*_PLAIN, *_OTHER_NAMES, *_COMPLETE)
-        close = difflib.get_close_matches(near or self._text, known, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        close = difflib.get_close_matches(near or self._text, known, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
         return ValueError(
             f"expected the name of an Arrow type, such as int32, string, timestamp[us, UTC], decimal128(10, 2) or "
             f"list<int32>, found {self._text[:60]!r}{hint}"
