@@ -45,9 +45,12 @@ class View:
     casts: Mapping[str, pa.DataType] = field(init=False, compare=False, repr=False)
     """By name in the run, what columns are brought to before anything else."""
 
+    _stored: Mapping[str, str] = field(init=False, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         casts = {column.name: arrow_type(parse_type(column.cast)) for column in self.columns or () if column.cast}
         object.__setattr__(self, "casts", casts)
+        object.__setattr__(self, "_stored", {column.name: column.stored for column in self.columns or ()})
 
     def to_json(self) -> dict[str, Any]:
         """Return what decides rows as plain values: nothing, if every column is taken as it is."""
@@ -56,9 +59,7 @@ class View:
 
     def stored_name(self, name: str) -> str | None:
         """Return how the files call the run's column `name`; None if nothing is taken for it."""
-        if self.columns is None:
-            return name
-        return next((column.stored for column in self.columns if column.name == name), None)
+        return name if self.columns is None else self._stored.get(name)
 
     def taken(self, stored: Sequence[str]) -> Iterator[Column]:
         """Yield what is taken of a file with the columns `stored`, in the order of the run."""

@@ -60,6 +60,8 @@ class _Stored:
     view: View
     schema: pa.Schema
     """As seen."""
+    names: frozenset[str]
+    """Of the columns seen."""
 
     @property
     def where(self) -> str:
@@ -115,7 +117,7 @@ def merge(
     doubled = {name for stored in distinct for name in stored.doubled}
     fields = []
     for name in dict.fromkeys(name for stored in distinct for name in stored.schema.names):
-        found = [stored.found(name) for stored in distinct if name in stored.schema.names and name not in doubled]
+        found = [stored.found(name) for stored in distinct if name in stored.names and name not in doubled]
         fields.append(pa.field(name, _common(name, found, problems)))
     problems += _column_problems(distinct, unknown)
     labels = common_features(_seen(schemas, views), [field.name for field in fields], problems)
@@ -152,7 +154,8 @@ def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]], view: View) 
             continue
         if len(seen) < _MAX_DISTINCT:
             seen.append(schema)
-        yield _Stored(dataset, file, schema, view, view.of(schema))
+        as_seen = view.of(schema)
+        yield _Stored(dataset, file, schema, view, as_seen, frozenset(as_seen.names))
 
 
 def _unknown(distinct: Sequence[_Stored]) -> tuple[set[tuple[str, str]], list[str]]:
@@ -203,7 +206,7 @@ def _name_problems(stored: _Stored, unknown: set[tuple[str, str]], *, lineage: b
 def _cast_problems(stored: _Stored) -> Iterator[str]:
     """Yield the casts that no value survives."""
     for name, target in stored.view.casts.items():
-        if name in stored.schema.names and name not in stored.doubled:
+        if name in stored.names and name not in stored.doubled:
             kind = stored.raw.field(stored.view.stored_name(name)).type
             if why := never(kind, target):
                 yield (
@@ -215,12 +218,12 @@ def _cast_problems(stored: _Stored) -> Iterator[str]:
 def _column_problems(distinct: Sequence[_Stored], unknown: set[tuple[str, str]]) -> Iterator[str]:
     """Yield each column that is not everywhere, with the first file that has it and the first that has not."""
     for name in dict.fromkeys(name for stored in distinct for name in stored.schema.names):
-        having = next(stored for stored in distinct if name in stored.schema.names)
+        having = next(stored for stored in distinct if name in stored.names)
         lacking = next(
             (
                 stored
                 for stored in distinct
-                if not (name in stored.schema.names or stored.view.fill or (stored.dataset, name) in unknown)
+                if not (name in stored.names or stored.view.fill or (stored.dataset, name) in unknown)
             ),
             None,
         )
@@ -338,7 +341,7 @@ def _promotions(distinct: Sequence[_Stored], schema: pa.Schema) -> Iterator[Prom
 
 
 def _changes(stored: _Stored, field: pa.Field) -> Iterator[tuple[str, str, str]]:
-    if field.name not in stored.schema.names:
+    if field.name not in stored.names:
         yield field.name, MISSING, str(field.type)
         return
     found = stored.found(field.name)

@@ -57,6 +57,12 @@ def test_two_columns_may_change_their_names_with_each_other(tmp_path: Path) -> N
     assert swapped.to_pylist() == [{"b": 1, "a": 3}, {"b": 2, "a": 4}]
 
 
+def test_a_file_that_looks_like_the_output_is_renamed_all_the_same(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2], "b": [3, 4]})
+    found = shards_of(config_of(tmp_path, {"d0": [table], "d1": [table]}, {"d1": {"columns": {"a": "b", "b": "a"}}}))
+    assert rows_of(found, 2, 1) == [{"a": 3, "b": 1}, {"a": 4, "b": 2}]
+
+
 @pytest.mark.parametrize("missing", ["null", None])
 def test_columns_that_are_missing_in_a_dataset_or_a_file_become_null(missing: str | None, tmp_path: Path) -> None:
     first, second = pa.table({"a": [1, 2]}), pa.table({"b": ["x"], "s": [{"p": 1}]})
@@ -96,6 +102,15 @@ def test_a_column_that_no_file_has_is_refused_whatever_may_be_missing(tmp_path: 
         f"column 'txt': in `columns` of dataset 'web', but in none of its files ({tmp_path}/web/0.parquet); "
         f"did you mean 'text'? there are 'id', 'text', 'n'"
     )
+
+
+def test_a_misspelt_column_is_one_mistake(tmp_path: Path) -> None:
+    told = refusal(config_of(tmp_path, {"web": [WEB], "code": [WEB]}, {"code": {"columns": ["id", "txt", "n"]}}))
+    assert [line.split(":")[0] for line in told.splitlines()] == ["column 'txt'", "column 'text'"]
+    told = refusal(
+        config_of(tmp_path, {"web": [WEB], "code": [WEB]}, {"code": {"columns": {"txt": "text", "n": "n", "id": "id"}}})
+    )
+    assert [line.split(":")[0] for line in told.splitlines()] == ["column 'txt'"]
 
 
 def test_a_file_that_gives_nothing_is_refused(tmp_path: Path) -> None:
