@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from mixer.config import config_from
 from mixer.core import commits
 from mixer.errors import ChangedError, CorruptionError, SchemaError
 from mixer.schemas import Column, View, conform, merge
+from mixer.sources import files
 from mixer.sources.groups import Limits
 from mixer.sources.inventory import take_inventory
 from mixer.sources.parquet import ParquetSource
@@ -168,6 +171,41 @@ def test_columns_that_are_not_taken_are_not_decoded(tmp_path: Path) -> None:
     assert shards_of(config)["a"].to_pylist() == list(range(100))
     with pytest.raises(CorruptionError, match="column 'junk': its bytes do not decode"):
         build(_all_of(config))
+
+
+class Recorded(io.FileIO):
+    """A file that records which bytes are read."""
+
+    ranges: ClassVar[list[tuple[int, int]]] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = self.tell()
+        data = super().read(-1 if size is None else size) or b""
+        self.ranges.append((start, start + len(data)))
+        return data
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(whole_group_bytes=1, piece_bytes=4096)], ids=["whole", "pieces"])
+@pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
+def test_columns_that_are_not_taken_are_not_fetched(
+    limits: Limits, remote: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = np.random.default_rng(0).integers(0, 2**62, (3, 100_000))
+    table = pa.table(dict(zip(["a", "junk", "b"], numbers, strict=True)))
+    pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False)
+    inventory, schemas = take_inventory("d", str(tmp_path))
+    view = View((Column("b", "x"), Column("a", "b")))
+    schema = merge({"d": [("f", schemas[0])]}, views={"d": view}).schema
+    Recorded.ranges.clear()
+    monkeypatch.setattr(files, "open_input", lambda file: Recorded(file.url))
+    monkeypatch.setattr(files, "is_remote", lambda _: remote)
+    with closing(ParquetSource("d", inventory, schema, view=view, limits=limits)) as source:
+        found = source.read(0, 100_000)
+    assert found.equals(pa.table({"x": numbers[2], "b": numbers[0]}))
+    chunk = pq.read_metadata(tmp_path / "0.parquet").row_group(0).column(1)
+    first, last = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+    assert sum(stop - start for start, stop in Recorded.ranges) > 1_000_000
+    assert not [(start, stop) for start, stop in Recorded.ranges if start < last and stop > first]
 
 
 def _all_of(config: Any) -> Any:
