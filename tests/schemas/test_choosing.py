@@ -64,6 +64,8 @@ def test_a_file_that_looks_like_the_output_is_renamed_all_the_same(tmp_path: Pat
     table = pa.table({"a": [1, 2], "b": [3, 4]})
     found = shards_of(config_of(tmp_path, {"d0": [table], "d1": [table]}, {"d1": {"columns": {"a": "b", "b": "a"}}}))
     assert rows_of(found, 2, 1) == [{"a": 3, "b": 1}, {"a": 4, "b": 2}]
+    swapped = conform(table, table.schema, View((Column("a", "b"), Column("b", "a"))))
+    assert swapped.to_pydict() == {"a": [3, 4], "b": [1, 2]}
 
 
 @pytest.mark.parametrize("missing", ["null", None])
