@@ -135,13 +135,13 @@ class AzureStore(RemoteStore):
         from azure.core.exceptions import HttpResponseError  # noqa: PLC0415 - see below
         from fsspec.asyn import sync  # noqa: PLC0415 - at the top they would make every import slow
 
-        from mixer.storage.azure_filesystem import answer_of  # noqa: PLC0415 - as above
+        from mixer.storage.azure_filesystem import raise_answer  # noqa: PLC0415 - as above
 
         filesystem = filesystem_for("az", read_timeout_s=self.read_timeout_s, account=self.account)
         try:
             answer: T = sync(filesystem.loop, ask, filesystem.service_client)
         except HttpResponseError as error:
-            raise answer_of(error, self._shown_key(key)) from error
+            raise_answer(error, self._shown_key(key))
         return answer
 
     def _shown_key(self, key: str) -> str:

@@ -21,16 +21,22 @@ _WORDS = {
     "InternalError": "The server encountered an internal error. Please retry the request.",
     "InvalidQueryParameterValue": "this fake takes whole blobs only",
     "InvalidRange": "The range specified is invalid for the current size of the resource.",
+    "LeaseIdMissing": "There is currently a lease on the blob and no lease ID was specified in the request.",
     "Md5Mismatch": "The MD5 value specified in the request did not match with the MD5 value calculated by the server.",
     "ServerBusy": "The server is busy.",
 }
 
 
 class FakeAzure(FakeService):
-    """Containers of block blobs with ETags; Put Blob is the only upload it takes."""
+    """Containers of block blobs with ETags; Put Blob is the only upload it takes.
+
+    Attributes:
+        leased: Names of blobs that somebody else holds a lease on.
+    """
 
     def __init__(self) -> None:
         super().__init__(CONTAINER)
+        self.leased: set[str] = set()
 
     def environment(self) -> dict[str, str]:
         """Return the variables that lead a client there, and nowhere else."""
@@ -81,6 +87,8 @@ class FakeAzure(FakeService):
             return _error(409, "BlobAlreadyExists")
         if "if-match" in headers and (found is None or headers["if-match"] not in {"*", _etag(found.version)}):
             return _error(412, "ConditionNotMet")
+        if name in self.leased:
+            return _error(412, "LeaseIdMissing")
         objects[name] = Stored(request.body, self.next_version())
         return Reply(201, headers=_common(objects[name].version) | {"Content-MD5": _md5(request.body)})
 
