@@ -82,7 +82,7 @@ def test_a_replacement_is_seen_also_where_the_clock_stood_still(tmp_path: Path) 
 
 
 def test_a_version_has_the_time_to_the_nanosecond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On some systems the clock for files stands still for milliseconds, and a freed inode is the next one given out."""
+    """The clock for files may stand still for milliseconds, and a freed inode be the next one that is given out."""
     times_ns = (1_700_000_000_000_000_001, 1_700_000_000_000_000_002, 1_700_000_000_000_000_003)
     clock = iter(times_ns)
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
