@@ -150,7 +150,8 @@ def is_alike(found: bytes, shard: bytes) -> bool:
 def alike_bytes_max(shard: bytes) -> int:
     """Return what the bytes of a file that `is_alike` do not exceed, whatever its codec and row groups."""
     with pq.ParquetFile(pa.BufferReader(shard)) as file:
-        rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        rows: int = file.metadata.num_rows
+        columns: int = file.metadata.num_columns
         # A value may stand in its page, and as the least and the greatest one in two headers, the index and the footer;
         # and it may have all these to itself.
         return 10 * int(file.read().nbytes) + 1024 * columns * min(rows, MAX_ROW_GROUPS) + (1 << 20)
