@@ -22,9 +22,9 @@ def read_record(store: Store, name: str) -> bytes | None:
         data = store.get_range(name, 0, FIRST_BYTES)
     except StoreUnavailableError:
         raise
-    except StoreError:
+    except StoreError as error:
         # A store has no other way to say that there is nothing to read from.
-        if store.stat(name) is None:
+        if _is_absent(store, name, error):
             return None
         # It is there by now: another start may have made it in between.
         data = store.get_range(name, 0, FIRST_BYTES)
@@ -37,3 +37,11 @@ def read_record(store: Store, name: str) -> bytes | None:
             f"foreign, restore it from a copy"
         )
     return store.get(name)
+
+
+def _is_absent(store: Store, name: str, refusal: StoreError) -> bool:
+    """Return whether there is no `name`; where that is refused as well, raise the first refusal, which says more."""
+    try:
+        return store.stat(name) is None
+    except StoreError:
+        raise refusal from None
