@@ -291,6 +291,8 @@ def test_a_flipped_bit_in_a_reply_is_found_whatever_was_asked_for(
         told = f"{kind=} {number=} {fault_proxy.faults=} {error=}"
         fault_proxy.reset()
         if error is not None:
+            # Records are read again before they are called damaged; a listing or a page of an input is not.
+            assert kind in {"listing", "input"}, told
             assert_clear(error, {Fault.REPLY_FLIPPED}, told)
             assert_committed_part_is_right(config.output, mix.expected, told)
             building.build(config)
