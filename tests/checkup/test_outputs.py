@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -190,6 +191,8 @@ def test_a_clock_is_never_called_further_off_than_it_is(
     said = (asked + took * when + off).replace(microsecond=0)
     check = clock_check(asked, said, asked + took)
     off_s, slack_s = abs(off.total_seconds()), took.total_seconds() + 1
+    told = re.search(r"([0-9,]+) s ", check.found)
+    assert (int(told[1].replace(",", "")) if told else 0) <= off_s + 0.5
     if off_s <= SKEW_WARNED_S:
         assert check.state == "ok"
     if off_s <= SKEW_REFUSED_S:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mixer.checkup.base import Check
+from mixer.checkup.base import Check, Checks
 from mixer.checkup.stores import RACES, store_checks
 from mixer.errors import StoreError
 from mixer.storage import LocalStore, ObjectInfo, Store, open_store
@@ -131,6 +131,17 @@ def test_each_promise_that_is_broken_is_named(verb: str, name: str, said: str) -
 class Refusing(MemoryStore):
     def create(self, name: str, data: bytes) -> bool:
         raise StoreError(f"create s3://key:hunter2@bucket/{name}: refused")
+
+
+def test_no_check_shows_a_secret_in_what_it_says() -> None:
+    secret = "see s3://key:hunter2@bucket/a"
+    checks = Checks("output")
+    said = [checks.ok("a", secret), checks.warning("a", secret, secret), checks.failed("a", secret, secret)]
+    assert [(check.found, check.advice) for check in said] == [
+        ("see s3://bucket/a", ""),
+        ("see s3://bucket/a", "see s3://bucket/a"),
+        ("see s3://bucket/a", "see s3://bucket/a"),
+    ]
 
 
 def test_a_refusal_ends_the_trial_and_shows_no_secret() -> None:
