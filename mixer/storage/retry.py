@@ -39,7 +39,7 @@ _CODES_AGAIN = frozenset(
     }
 )
 # Answered with a status that elsewhere means that a moment later all is well.
-_CODES_LASTING = frozenset({"BlobImmutableDueToPolicy", "InvalidBlobType", "SnapshotsPresent"})
+_CODES_LASTING = frozenset({"BlobImmutableDueToPolicy", "DirectoryIsNotEmpty", "InvalidBlobType", "SnapshotsPresent"})
 _CODES_NO_PLACE = frozenset({"NoSuchBucket", "ContainerNotFound"})
 # Azure's answer to a create of what is there has the status of a conflict that passes.
 _CODE_EXISTS = "BlobAlreadyExists"

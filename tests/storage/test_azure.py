@@ -138,6 +138,25 @@ def test_a_key_that_cannot_sign_is_refused_at_once(azure: FakeAzure, monkeypatch
     assert azure.requests == []
 
 
+def test_folders_of_a_hierarchical_account_are_no_objects(
+    azure: FakeAzure, store: AzureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure, "hierarchical", True)
+    names = ["data/a.parquet", "data/deep/er/b.parquet", "log/0"]
+    fill(store, *names)
+    assert [info.name for info in store.list("")] == names
+    assert [info.name for info in store.list("data/")] == names[:2]
+    for folder in ("data", "data/deep"):
+        assert store.stat(folder) is None
+        assert store.get(folder) is None
+        store.delete(folder)
+        with pytest.raises(StoreError, match="there is no such object"):
+            store.get_range(folder, 0, 0)
+    assert found(f"{store.url}/data", store) == names[:2]
+    assert found(f"{store.url}/*/*.parquet", store) == names[:1]
+    assert store.get("log/0") == b"log/0" * 10
+
+
 def fill(store: AzureStore, *names: str) -> None:
     for name in names:
         store.put(name, name.encode() * 10)
