@@ -134,9 +134,9 @@ class Refusing(MemoryStore):
 
 
 def test_no_check_shows_a_secret_in_what_it_says() -> None:
-    secret = "see s3://key:hunter2@bucket/a"
+    seen = "see s3://key:hunter2@bucket/a"
     checks = Checks("output")
-    said = [checks.ok("a", secret), checks.warning("a", secret, secret), checks.failed("a", secret, secret)]
+    said = [checks.ok("a", seen), checks.warning("a", seen, seen), checks.failed("a", seen, seen)]
     assert [(check.found, check.advice) for check in said] == [
         ("see s3://bucket/a", ""),
         ("see s3://bucket/a", "see s3://bucket/a"),
