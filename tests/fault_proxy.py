@@ -125,6 +125,7 @@ class FaultProxy:
     faults: list[tuple[Request, Fault]] = field(default_factory=list)
     answered: list[tuple[Request, int]] = field(default_factory=list)
     """What the server itself answered, in its order: the HTTP status, whether or not the client was told."""
+    hold_s: float = HOLD_S
     overtaken: int = 0
     """Requests that were held back and let a later one through."""
     _open: dict[asyncio.Task[object], asyncio.StreamWriter] = field(default_factory=dict)
@@ -261,7 +262,7 @@ class FaultProxy:
 
     async def _wait_for_later(self, arrival: int) -> None:
         try:
-            async with asyncio.timeout(HOLD_S), self._passing:
+            async with asyncio.timeout(self.hold_s), self._passing:
                 await self._passing.wait_for(lambda: self._newest_passed > arrival)
                 self.overtaken += 1
         except TimeoutError:

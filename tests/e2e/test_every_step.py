@@ -34,6 +34,8 @@ from tests.e2e.runs import Result, objects, result
 from tests.mixes import SHARDS, mix_config
 from tests.profiles import LONG, sized
 
+pytestmark = pytest.mark.timeout(sized(short=600, long=3600))
+
 SHARD_NAMES = [f"shard-{shard:08d}.parquet" for shard in range(SHARDS)]
 EVERY: Choose = list
 EVERY_WRITE = sample(10_000, verbs=WRITES)
