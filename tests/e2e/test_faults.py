@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mixer import building
-from mixer.building import existing
+from mixer.building import RunSummary, existing
 from mixer.config import MixConfig, config_from
 from mixer.core import commits
 from mixer.core.fingerprint import sha256_hex
@@ -34,7 +35,7 @@ from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY
 pytestmark = pytest.mark.s3
 
 SEEDS = range(sized(short=12, long=300))
-PAIRS = range(sized(short=2, long=30))
+PAIRS = range(sized(short=1, long=30))
 PAIR_RATE = 0.2
 SHARDS = 12
 WEIGHTS = {"web": 3, "code": 2, "books": 1}
@@ -44,8 +45,10 @@ ROW_BYTES = 400
 RATES = (0.05, 0.5)
 ATTEMPTS = (3, 5, 12)
 """Tries of one call; with few of them errors do come."""
-FLIPS = sized(short=(0, 4), long=tuple(range(20)))
+FLIPS = tuple(range(sized(short=6, long=40)))
 """In which reply of a kind a bit is flipped."""
+ROW_READS = 6
+"""Requests for rows that every run over inputs on S3 makes at least."""
 LIVES = 2
 """How often a run that ended in an error is run again under faults, before it is run without."""
 READ_TIMEOUT_S = 0.15
@@ -85,11 +88,12 @@ class Tally:
     lost_creates: int = 0
     overtaken: int = 0
 
-    def note(self, proxy: FaultProxy, error: MixerError | None) -> None:
+    def note(self, proxy: FaultProxy, found: RunSummary | MixerError) -> None:
         """Count a run that has ended."""
-        self.right += error is None
-        if error is not None:
-            self.errors[type(error).__name__] += 1
+        if isinstance(found, MixerError):
+            self.errors[type(found).__name__] += 1
+        else:
+            self.right += 1
         self.faults.update(fault for _, fault in proxy.faults)
         self.requests += len(proxy.requests)
         self.lost_creates += len(proxy.lost_creates())
@@ -176,9 +180,9 @@ def is_footer(request: Request) -> bool:
 
 
 @contextmanager
-def faults(proxy: FaultProxy, choose: Chooser, attempts: int) -> Iterator[None]:
+def faults(proxy: FaultProxy, choose: Chooser, attempts: int, *, salt: int) -> Iterator[None]:
     """Hurt what is asked of S3 meanwhile, by clients that do not wait long."""
-    proxy.reset(sparing_plans(choose))
+    proxy.reset(sparing_plans(choose), salt=salt)
     try:
         with impatient(policy(attempts), READ_TIMEOUT_S):
             yield
@@ -186,13 +190,12 @@ def faults(proxy: FaultProxy, choose: Chooser, attempts: int) -> Iterator[None]:
         proxy.choose = lambda request: None
 
 
-def ended(config: MixConfig) -> MixerError | None:
-    """Build; return the error that it ends in, if it does."""
+def ended(call: Callable[[], RunSummary]) -> RunSummary | MixerError:
+    """Return what a call returns, or the error that it ends in."""
     try:
-        building.build(config)
+        return call()
     except MixerError as error:
         return error
-    return None
 
 
 def assert_clear(error: MixerError, kinds: set[Fault], told: str) -> None:
@@ -246,58 +249,79 @@ def test_a_run_under_faults_ends_right_or_in_a_clear_error(
     config = mix.at(s3_url)
     tally.seeds += 1
     for life in range(LIVES):
-        with faults(fault_proxy, seeded(seed * LIVES + life, drawn.rate), drawn.attempts):
-            error = ended(config)
-        tally.note(fault_proxy, error)
+        draw = seed * LIVES + life
+        with faults(fault_proxy, seeded(draw, drawn.rate), drawn.attempts, salt=draw):
+            found = ended(partial(building.build, config))
+        tally.note(fault_proxy, found)
         hurt = {fault for _, fault in fault_proxy.faults}
-        told = f"{drawn} {life=} {error=}"
         fault_proxy.reset()
-        if error is None:
+        if not isinstance(found, MixerError):
             break
-        assert_clear(error, hurt, told)
+        told = f"{drawn} {life=} {found!r}"
+        assert_clear(found, hurt, told)
         assert_committed_part_is_right(s3_url, mix.expected, told)
-    if error is not None:
+    else:
         building.build(config)
-    assert_right(s3_url, mix.expected, told)
+    assert_right(s3_url, mix.expected, str(drawn))
 
 
-def of_first(kind: Callable[[Request], bool], first: int) -> Chooser:
-    """Flip a bit of the reply to one request of a kind, after `first` others of it, and to no other."""
-    seen = itertools.count()
-    return lambda request: Fault.REPLY_FLIPPED if kind(request) and next(seen) == first else None
-
-
-KINDS: dict[str, Callable[[Request], bool]] = {
-    "definition": lambda request: request.method == "GET" and request.target.endswith("/.mixer/run.json"),
-    "slot": lambda request: request.method == "GET" and "/.mixer/log/" in request.target.partition("?")[0],
-    "listing": lambda request: request.method == "GET" and "list-type=2" in request.target,
-    "input": lambda request: INPUT_PREFIX in request.target and "range" in request.headers and not is_footer(request),
+READS: dict[str, Callable[[Request], bool]] = {
+    "definition": lambda request: request.target.endswith("/.mixer/run.json"),
+    "slots": lambda request: "/.mixer/log/" in request.target.partition("?")[0],
+    "listings": lambda request: "list-type=2" in request.target,
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_flipped_bit_in_a_reply_is_found_whatever_was_asked_for(
+@pytest.mark.parametrize("kind", READS)
+def test_a_flipped_bit_in_what_a_run_says_of_itself_is_found(
     kind: str, mixes: dict[str, Mix], s3_url: str, fault_proxy: FaultProxy
 ) -> None:
-    mix = mixes["s3"]
+    expected = mixes["disk"].expected
+    building.build(mixes["disk"].at(s3_url))
     flips = 0
     for number in FLIPS:
-        config = mix.at(f"{s3_url}/{number}")
-        with building.start(config) as run:
-            run.write(SHARDS // 2)
-        with faults(fault_proxy, of_first(KINDS[kind], number), ATTEMPTS[-1]):
-            error = ended(config)
+        with faults(fault_proxy, of_nth(READS[kind], number % 2), ATTEMPTS[-1], salt=number):
+            found = ended(partial(building.status, s3_url))
         flips += len(fault_proxy.faults)
-        told = f"{kind=} {number=} {fault_proxy.faults=} {error=}"
-        fault_proxy.reset()
-        if error is not None:
-            # Records are read again before they are called damaged; a listing or a page of an input is not.
-            assert kind in {"listing", "input"}, told
-            assert_clear(error, {Fault.REPLY_FLIPPED}, told)
-            assert_committed_part_is_right(config.output, mix.expected, told)
+        if isinstance(found, MixerError):
+            # Records are read once more before they are called damaged; a listing is not.
+            assert kind == "listings", repr(found)
+            assert_clear(found, {Fault.REPLY_FLIPPED}, repr(found))
+        else:
+            assert (found.head, found.committed, found.state) == (expected.head, SHARDS, expected.state)
+    assert flips >= len(FLIPS) // 2
+
+
+def test_a_flipped_bit_in_rows_is_found_if_their_pages_have_checksums(
+    mixes: dict[str, Mix], tmp_path: Path, fault_proxy: FaultProxy
+) -> None:
+    mix = mixes["s3"]
+    errors = 0
+    for number in FLIPS:
+        config = mix.at(str(tmp_path / str(number)))
+        with faults(fault_proxy, of_nth(is_of_rows, number % ROW_READS), ATTEMPTS[-1], salt=number):
+            found = ended(partial(building.build, config))
+        assert len(fault_proxy.faults) == 1
+        if isinstance(found, MixerError):
+            errors += 1
+            assert_clear(found, {Fault.REPLY_FLIPPED}, repr(found))
+            assert_committed_part_is_right(config.output, mix.expected, repr(found))
             building.build(config)
-        assert_right(config.output, mix.expected, told)
-    assert flips
+        assert_right(config.output, mix.expected, f"{number=} {found!r}")
+    assert errors >= 2
+
+
+def of_nth(kind: Callable[[Request], bool], number: int) -> Chooser:
+    """Flip a bit of the reply to one request of a kind, the one after `number` others, and of no other."""
+    seen = itertools.count()
+    return lambda request: (
+        Fault.REPLY_FLIPPED if request.method == "GET" and kind(request) and next(seen) == number else None
+    )
+
+
+def is_of_rows(request: Request) -> bool:
+    """Say whether rows of an input are asked for."""
+    return INPUT_PREFIX in request.target and "range" in request.headers and not is_footer(request)
 
 
 def build_impatiently(config: MixConfig) -> None:
