@@ -85,7 +85,8 @@ def check_no_log(store: Store) -> None:
     Raises:
         CorruptionError: It has one.
     """
-    if store.list(commits.LOG_PREFIX):
+    # A start may have made both since the definition was looked for.
+    if store.list(commits.LOG_PREFIX) and store.stat(commits.RUN_NAME) is None:
         raise CorruptionError(
             f"{store.url}/{commits.RUN_NAME}: missing, though a commit log lies there; restore it from a copy"
         )

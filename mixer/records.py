@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mixer.core import commits
 from mixer.errors import CorruptionError, StoreError, StoreUnavailableError
 from mixer.storage import Store
 
@@ -22,14 +23,16 @@ def read_record(store: Store, name: str) -> bytes | None:
         data = store.get_range(name, 0, FIRST_BYTES)
     except StoreUnavailableError:
         raise
-    except StoreError:
+    except StoreError as error:
         # A store has no other way to say that there is nothing to read from.
-        if store.stat(name) is None:
+        if _is_absent(store, name, error):
             return None
         # It is there by now: another start may have made it in between.
         data = store.get_range(name, 0, FIRST_BYTES)
     if len(data) < FIRST_BYTES:
-        return data
+        # A range has no checksum on its way from S3, where a whole object has one: before it is called damaged, it is
+        # read once more.
+        return data if _is_sealed(data) else store.get(name)
     info = store.stat(name)
     if info is not None and info.bytes > RECORD_BYTES_MAX:
         raise CorruptionError(
@@ -37,3 +40,19 @@ def read_record(store: Store, name: str) -> bytes | None:
             f"foreign, restore it from a copy"
         )
     return store.get(name)
+
+
+def _is_absent(store: Store, name: str, refusal: StoreError) -> bool:
+    """Return whether there is no `name`; where that is refused as well, raise the first refusal, which says more."""
+    try:
+        return store.stat(name) is None
+    except StoreError:
+        raise refusal from None
+
+
+def _is_sealed(data: bytes) -> bool:
+    try:
+        commits.unsealed(data, "record")
+    except CorruptionError:
+        return False
+    return True

@@ -75,19 +75,23 @@ def no_faults(request: Request) -> Fault | None:
     return None
 
 
+def what(request: Request) -> str:
+    """Return what is asked for; names that are drawn anew each time (32 hexadecimal digits) count as one."""
+    return f"{request.method} {_RANDOM_NAME.sub('*', request.target)} {request.headers.get('range', '')}"
+
+
 def seeded(seed: int, rate: float, faults: Collection[Fault] = tuple(Fault)) -> Chooser:
     """Hurt requests at `rate` (0 to 1), by faults drawn evenly.
 
     The draw depends on what is asked and on how often it was asked before, not on when: threads that race for their
-    places change nothing. Names that are drawn anew each time (32 hexadecimal digits) count as one.
+    places change nothing.
     """
     kinds = sorted(faults, key=lambda fault: fault.name)
     asked: Counter[str] = Counter()
 
     def choose(request: Request) -> Fault | None:
-        what = f"{request.method} {_RANDOM_NAME.sub('*', request.target)} {request.headers.get('range', '')}"
-        asked[what] += 1
-        chance = random.Random(f"{seed}/{what}/{asked[what]}")  # noqa: S311 - repeatable on purpose
+        asked[what(request)] += 1
+        chance = random.Random(f"{seed}/{what(request)}/{asked[what(request)]}")  # noqa: S311 - repeatable on purpose
         return chance.choice(kinds) if chance.random() < rate else None
 
     return choose
@@ -125,6 +129,8 @@ class FaultProxy:
     faults: list[tuple[Request, Fault]] = field(default_factory=list)
     answered: list[tuple[Request, int]] = field(default_factory=list)
     """What the server itself answered, in its order: the HTTP status, whether or not the client was told."""
+    hold_s: float = HOLD_S
+    salt: int = 0
     overtaken: int = 0
     """Requests that were held back and let a later one through."""
     _open: dict[asyncio.Task[object], asyncio.StreamWriter] = field(default_factory=dict)
@@ -136,13 +142,17 @@ class FaultProxy:
     def endpoint_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def reset(self, choose: Chooser = no_faults) -> None:
-        """Forget what was seen, count requests from 0 again, and hurt them by `choose` from now on."""
+    def reset(self, choose: Chooser = no_faults, *, salt: int = 0) -> None:
+        """Forget what was seen, count requests from 0 again, and hurt them by `choose` from now on.
+
+        With another `salt` other bits are flipped.
+        """
         self.requests.clear()
         self.faults.clear()
         self.answered.clear()
         self.overtaken = 0
         self.choose = choose
+        self.salt = salt
 
     def lost_creates(self) -> list[Request]:
         """Return the creations that the server did, and whose reply was lost: the next try finds the name taken."""
@@ -236,7 +246,7 @@ class FaultProxy:
             await _send(writer, reply.raw[: len(reply.head) + len(reply.body) // 2] if reply.body else reply.head[:20])
             return False
         if fault is Fault.REPLY_FLIPPED and reply.body:
-            chance = random.Random(f"{request.target}/{request.number}")  # noqa: S311 - repeatable on purpose
+            chance = random.Random(f"{self.salt}/{what(request)}/{request.number}")  # noqa: S311 - repeatable on purpose
             at = chance.randrange(len(reply.body))
             flipped = bytes([reply.body[at] ^ 1 << chance.randrange(8)])
             reply.body = reply.body[:at] + flipped + reply.body[at + 1 :]
@@ -261,7 +271,7 @@ class FaultProxy:
 
     async def _wait_for_later(self, arrival: int) -> None:
         try:
-            async with asyncio.timeout(HOLD_S), self._passing:
+            async with asyncio.timeout(self.hold_s), self._passing:
                 await self._passing.wait_for(lambda: self._newest_passed > arrival)
                 self.overtaken += 1
         except TimeoutError:

@@ -32,6 +32,10 @@ VERBS = LAYERS.index(())
 ONLY_IN = {
     "fsspec": "mixer.storage",
     "s3fs": "mixer.storage",
+    "gcsfs": "mixer.storage",
+    "adlfs": "mixer.storage",
+    "azure": "mixer.storage",
+    "google": "mixer.storage",
     "aiobotocore": "mixer.storage",
     "botocore": "mixer.storage",
     "prefect": "flows",

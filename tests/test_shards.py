@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixer.config.between import MAX_ROW_GROUPS_PER_SHARD
-from mixer.shards import MAX_ROW_GROUPS, ROW_GROUP_BYTES, WriterSettings, batches_per_row_group, encode
+from mixer.shards import (
+    MAX_ROW_GROUPS,
+    ROW_GROUP_BYTES,
+    WriterSettings,
+    alike_bytes_max,
+    batches_per_row_group,
+    encode,
+    is_alike,
+)
 
 SCHEMA = pa.schema(
     [
@@ -84,6 +92,98 @@ def test_bytes_are_those_of_the_golden_file() -> None:
     # Another version names itself in the footer; equal input gives equal bytes in every one.
     again = encode([block(0, 500), block(500, 100)], SCHEMA, SETTINGS, {"mixer": json.dumps({"shard": 0})})
     assert hashlib.sha256(data).hexdigest() == golden.get(pa.__version__, hashlib.sha256(again).hexdigest())
+
+
+OTHER_SETTINGS = WriterSettings("snappy", None, 1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.text(),
+            st.none() | st.floats(width=32, allow_nan=True),
+            st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.integers(1, 20),
+)
+def test_the_same_rows_under_other_settings_are_alike(rows: list[tuple[Any, ...]], group_rows: int) -> None:
+    columns = [*zip(*rows, strict=True), range(len(rows))]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+    groups = [table.slice(first, group_rows) for first in range(0, len(table), group_rows)]
+    shard, found = (
+        encode([table], SCHEMA, SETTINGS, {"mixer": "{}"}),
+        encode(groups, SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+    )
+    assert found != shard
+    assert is_alike(found, shard)
+    assert is_alike(shard, found)
+    assert len(found) <= alike_bytes_max(shard)
+
+
+def test_a_row_group_for_each_row_is_still_alike() -> None:
+    rows = 2000
+    table = block(0, rows).set_column(0, SCHEMA.field(0), pa.array(["the same text in all of them"] * rows))
+    settings = replace(SETTINGS, compression="none", compression_level=None)
+    shard = encode([table], SCHEMA, SETTINGS, {})
+    found = encode([table.slice(row, 1) for row in range(rows)], SCHEMA, settings, {})
+    assert len(found) > 50 * len(shard)
+    assert len(found) <= alike_bytes_max(shard)
+    assert is_alike(found, shard)
+
+
+def changed(column: str, value: object) -> pa.Table:
+    table = block(0, 50)
+    position = SCHEMA.names.index(column)
+    values = [*table[column].to_pylist()[:-1], value]
+    return table.set_column(position, SCHEMA.field(position), pa.array(values, SCHEMA.field(position).type))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        encode([changed("text", "text 48")], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([changed("text", None)], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([changed("x", float("nan"))], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([changed("tokens", [49, 51])], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([changed("_row", 50)], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([block(0, 49)], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([block(0, 50)], SCHEMA, OTHER_SETTINGS, {"mixer": '{"shard":1}'}),
+        encode([block(0, 50)], SCHEMA, OTHER_SETTINGS, {}),
+        encode([block(0, 50).drop(["x"])], SCHEMA.remove(1), OTHER_SETTINGS, {"mixer": "{}"}),
+        encode([block(0, 50)], SCHEMA, OTHER_SETTINGS, {"mixer": "{}"})[:-1],
+        b"",
+        b"PAR1" * 100,
+    ],
+)
+def test_what_differs_in_anything_else_is_not_alike(found: bytes) -> None:
+    assert not is_alike(found, encode([block(0, 50)], SCHEMA, SETTINGS, {"mixer": "{}"}))
+
+
+def test_a_page_that_is_damaged_makes_a_shard_like_no_other() -> None:
+    shard = encode([block(0, 1000)], SCHEMA, SETTINGS, {})
+    found = bytearray(encode([block(0, 1000)], SCHEMA, OTHER_SETTINGS, {}))
+    assert is_alike(bytes(found), shard)
+    found[opened(bytes(found)).metadata.row_group(0).column(0).data_page_offset + 200] ^= 1
+    assert not is_alike(bytes(found), shard)
+
+
+def test_what_would_take_far_more_memory_than_the_shard_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = pq.ParquetFile.read
+
+    def read(file: pq.ParquetFile) -> pa.Table:
+        table = honest(file)
+        assert table.nbytes < 1_000_000
+        return table
+
+    shard = encode([block(0, 50)], SCHEMA, SETTINGS, {})
+    found = encode([changed("text", "x" * 30_000_000)], SCHEMA, SETTINGS, {})
+    assert len(found) < alike_bytes_max(shard) < 3_000_000
+    monkeypatch.setattr(pq.ParquetFile, "read", read)
+    assert not is_alike(found, shard)
 
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1 << 20))

@@ -57,7 +57,13 @@ def _version(url: str) -> Check:
     """Return the check of the version of a server that is well."""
     client = importlib.metadata.version("prefect")
     try:
-        server = json.loads(_get(f"{url}/version"))
+        server = json.loads(_get(f"{url}/admin/version"))
+    except urllib.error.HTTPError as error:
+        # Prefect Cloud has no version to tell.
+        if error.code == http.HTTPStatus.NOT_FOUND:
+            return _checks.ok("server", "answers, and has no version to tell")
+        found = f"answers, but does not tell its version: {error.code} {error.reason}"
+        return _checks.warning("server", found, _advice(error.code))
     except (OSError, ValueError, http.client.HTTPException) as error:
         return _checks.warning("server", f"answers, but does not tell its version: {error}", f"expected {client}")
     if not isinstance(server, str):

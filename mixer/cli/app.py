@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file that says what to mix.")]
-Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="Where a run is: a folder or an s3:// URL.")]
+Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="Where a run is: a folder or a URL such as s3://bucket/prefix.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, also on failure.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the log and, on failure, the traceback.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]

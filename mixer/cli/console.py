@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from mixer.cli import wording
 from mixer.errors import MixerError
 
 
@@ -62,7 +63,7 @@ def write_reply(reply: Reply, *, as_json: bool) -> int:
     if as_json:
         write_json(reply.value if reply.failure is None else {**reply.value, **reply.failure.value()})
     else:
-        _write(sys.stdout, "\n".join(reply.lines(window_width(sys.stdout))) + "\n")
+        _write(sys.stdout, wording.visible_lines("\n".join(reply.lines(window_width(sys.stdout)))) + "\n")
     return 0 if reply.failure is None else _say_failure(reply.failure)
 
 
@@ -84,8 +85,11 @@ def write_json(value: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line to stderr: progress, a warning, a hint. A stderr that is gone is no reason to stop."""
-    _write(sys.stderr, text + "\n")
+    """Print lines to stderr: progress, a warning, a hint. A stderr that is gone is no reason to stop.
+
+    Names of files and texts of other programs are in them, and must not steer the terminal.
+    """
+    _write(sys.stderr, wording.visible_lines(text) + "\n")
 
 
 def _write(stream: IO[str] | None, text: str) -> None:

@@ -70,6 +70,9 @@ def _usage_failure(error: typer.TyperException) -> Failure:
 
 
 def _bug(error: Exception, *, debug: bool) -> Failure:
+    if isinstance(error, MemoryError):
+        message = f"out of memory ({console.without_secrets(str(error))}); give the process more, then try again"
+        return Failure("MemoryError", message, 1)
     hint = "" if debug else "; the same command with --debug shows it"
     message = (
         f"this is a bug in mixer: {type(error).__name__}: {console.without_secrets(str(error))}\n"

@@ -24,6 +24,7 @@ FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
 CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 """What Prefect shows on stderr; its server gets all."""
 AGAIN = "What is committed stays; the same command goes on from there."
+MEND = "This command has committed nothing. Mend this, then run it again: it begins, or goes on from what is committed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
         )
     except MixerError as error:
         if error.exit_code == MixerError.exit_code:
-            error.add_note(AGAIN)
+            error.add_note(AGAIN if told else MEND)
         raise
     except BaseException as error:
         # Prefect's own answer to a signal that came before the first shard's edge.

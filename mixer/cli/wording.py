@@ -109,6 +109,15 @@ def visible(text: str) -> str:
     return _CONTROL.sub(_spelled, text)
 
 
+def visible_lines(text: str) -> str:
+    r"""Return `text` as `visible` does, line by line.
+
+    >>> visible_lines("a\x1b[2J\nb\r\n")
+    'a\\x1b[2J\nb\\x0d\n'
+    """
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def _spelled(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004 -- where two digits end

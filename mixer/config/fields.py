@@ -24,7 +24,7 @@ _SECRET_IN_QUERY = re.compile(
     r"[?&;](?:[^=&;/]*(?:signature|credential|token|secret|passwo?r?d|access_?key|api_?key)[^=&;/]*|sig|key)=",
     re.IGNORECASE,
 )
-_USER_IS_CONTAINER = {"abfs", "abfss", "wasb", "wasbs"}
+_USER_IS_CONTAINER = {"abfs", "abfss", "az", "wasb", "wasbs"}
 """Protocols in which ``container@account`` is an address."""
 
 

@@ -20,7 +20,8 @@ _MAGIC = b"PAR1"
 _MAGIC_ENCRYPTED = b"PARE"
 _END_BYTES = 8  # the footer's length and the magic
 _SIGNATURE_BYTES = 28  # of a footer in plain text, in a file whose columns are encrypted
-_MOST_BYTES = 1 << 28  # of a footer; Arrow itself refuses what takes a third of this as one text
+FOOTER_BYTES_MAX = 1 << 28
+"""Longest footer that is read; Arrow itself takes no text in it of a third of this."""
 _LEAST_BYTES = len(_MAGIC) + _END_BYTES
 
 
@@ -55,10 +56,10 @@ def read_footer(name: str, file: InputFile) -> Footer:
             f"{where}: expected a Parquet file, found a footer said to be {footer_bytes} bytes long in a file of "
             f"{file.bytes} bytes: it is damaged; write it again, or leave it out"
         )
-    if footer_bytes > _MOST_BYTES:
+    if footer_bytes > FOOTER_BYTES_MAX:
         raise InputError(
-            f"{where}: expected a footer of at most {_MOST_BYTES:,} bytes, found one said to be {footer_bytes:,} bytes "
-            f"long; write the file with fewer columns or row groups"
+            f"{where}: expected a footer of at most {FOOTER_BYTES_MAX:,} bytes, found one said to be {footer_bytes:,} "
+            f"bytes long; write the file with fewer columns or row groups"
         )
     if footer_bytes > len(tail):
         tail = read_range(file, file.bytes - footer_bytes, file.bytes)

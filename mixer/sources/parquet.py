@@ -170,10 +170,14 @@ class ParquetSource:
         except MixerError:
             self._drop()
             raise
+        except MemoryError as error:
+            self._drop()
+            raise InputError(
+                f"{where}: does not fit into the memory that there is ({error}); give the process more, or write the "
+                f"file with smaller pages and values"
+            ) from error
         except (OSError, pa.ArrowException) as error:
             self._drop()
-            if isinstance(error, MemoryError):
-                raise
             raise self._judged(where, place, entry, error) from error
 
     def _judged(self, where: str, place: int, entry: FileEntry, error: Exception) -> MixerError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 PUT_BYTES_MAX = 5000 * 1024**2
 """Azure's limit for one Put Blob."""
+_METADATA = "x-ms-meta-"
+_CODE_FULL_FOLDER = "DirectoryIsNotEmpty"
 _CODES_UNMET = frozenset({"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"})
 
 
@@ -82,10 +84,15 @@ class AzureStore(RemoteStore):
             async with client.get_blob_client(self.bucket, key) as blob:
                 return await blob.get_blob_properties()
 
-        return self._info(key, self._call(key, look))
+        found = self._call(key, look)
+        if _is_folder(found.metadata):
+            raise FileNotFoundError(self._shown_key(key))
+        return self._info(key, found)
 
     def _read(self, key: str) -> bytes:
         data, headers = self._download(key)
+        if _is_folder({name.removeprefix(_METADATA): value for name, value in headers.items()}):
+            raise FileNotFoundError(self._shown_key(key))
         length = headers.get("Content-Range", "").rpartition("/")[2]
         self._checked(key, data, int(length) if length.isdigit() else len(data))
         expected = headers.get("x-ms-blob-content-md5") or headers.get("Content-MD5")
@@ -111,37 +118,45 @@ class AzureStore(RemoteStore):
         data = self._call(key, download)
         return data, answers[-1].headers
 
-    def _page(self, prefix: str, after: str, token: str | None) -> tuple[list[ObjectInfo], str | None]:
-        # The service could begin later (`startFrom`), but not every account and emulator knows how.
+    def _page(
+        self,
+        prefix: str,
+        after: str,  # noqa: ARG002 - the service could begin there, but not every account and emulator knows how
+        token: str | None,
+    ) -> tuple[list[ObjectInfo], str | None]:
         async def list_page(client: Any) -> tuple[list[Any], str | None]:
             async with client.get_container_client(self.bucket) as container:
-                pages = container.list_blobs(name_starts_with=prefix or None).by_page(token)
+                pages = container.list_blobs(name_starts_with=prefix or None, include=["metadata"]).by_page(token)
                 async for page in pages:
                     return [blob async for blob in page], pages.continuation_token or None
             return [], None
 
         blobs, following = self._call(prefix, list_page)
-        return [self._info(blob.name, blob) for blob in blobs if blob.name > after], following
+        return [self._info(blob.name, blob) for blob in blobs if not _is_folder(blob.metadata)], following
 
     def _remove(self, key: str) -> None:
         async def remove(client: Any) -> None:
             async with client.get_blob_client(self.bucket, key) as blob:
                 await blob.delete_blob()
 
-        self._call(key, remove)
+        try:
+            self._call(key, remove)
+        except AnswerError as error:
+            if error.code != _CODE_FULL_FOLDER:
+                raise
 
     def _call(self, key: str, ask: Callable[[Any], Awaitable[T]]) -> T:
         """Ask the service once; an answer that says no is an `AnswerError`."""
         from azure.core.exceptions import HttpResponseError  # noqa: PLC0415 - see below
         from fsspec.asyn import sync  # noqa: PLC0415 - at the top they would make every import slow
 
-        from mixer.storage.azure_filesystem import answer_of  # noqa: PLC0415 - as above
+        from mixer.storage.azure_filesystem import raise_answer  # noqa: PLC0415 - as above
 
         filesystem = filesystem_for("az", read_timeout_s=self.read_timeout_s, account=self.account)
         try:
             answer: T = sync(filesystem.loop, ask, filesystem.service_client)
         except HttpResponseError as error:
-            raise answer_of(error, self._shown_key(key)) from error
+            raise_answer(error, self._shown_key(key))
         return answer
 
     def _shown_key(self, key: str) -> str:
@@ -150,3 +165,8 @@ class AzureStore(RemoteStore):
 
     def _info(self, key: str, fields: Any) -> ObjectInfo:
         return ObjectInfo(name=self._name(key), bytes=int(fields.size), version=str(fields.etag).strip('"'))
+
+
+def _is_folder(metadata: Mapping[str, str] | None) -> bool:
+    """Return whether a blob is no object but a folder, as accounts with a hierarchical namespace keep one."""
+    return any(name.lower() == "hdi_isfolder" and value == "true" for name, value in (metadata or {}).items())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from adlfs import AzureBlobFileSystem
 from azure.core import MatchConditions
@@ -16,13 +16,12 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import BlobServiceClient
 
 from mixer.errors import StoreError
-from mixer.storage.azure import PUT_BYTES_MAX
-from mixer.storage.filesystems import CONNECT_TIMEOUT_S
 from mixer.storage.range_file import RangeFile
 from mixer.storage.retry import AbsentError, AnswerError, error_code
 from mixer.storage.urls import split_azure, split_protocol
 
-_GET_BYTES_MAX = 1024**5
+_ONE_REQUEST = 1024**5
+"""More bytes than a blob has: nothing is cut into parts, neither on its way there nor back."""
 _STATUS_ABSENT = 404
 _ACCOUNT_MISSING = (
     "Azure: expected to know the account; set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with"
@@ -48,11 +47,9 @@ class OneTryAzureFileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs
     def do_connect(self) -> None:
         options: dict[str, Any] = {
             "retry_total": 0,
-            "max_single_put_size": PUT_BYTES_MAX,
-            "max_single_get_size": _GET_BYTES_MAX,
-            "transport": OneTryTransport(
-                connection_timeout=CONNECT_TIMEOUT_S, read_timeout=self._timeout_kwargs["read_timeout"]
-            ),
+            "max_single_put_size": _ONE_REQUEST,
+            "max_single_get_size": _ONE_REQUEST,
+            "transport": OneTryTransport(**self._timeout_kwargs),
         }
         try:
             if self.connection_string is not None:
@@ -109,7 +106,7 @@ class OneTryAzureFileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs
                 stream = await blob.download_blob(max_concurrency=1, **options)
                 return bytes(await stream.readall())
             except HttpResponseError as error:
-                raise answer_of(error, path) from error
+                raise_answer(error, path)
 
     def _open(self, path: str, mode: str = "rb", **_kwargs: Any) -> RangeFile:
         if mode != "rb":
@@ -117,7 +114,7 @@ class OneTryAzureFileSystem(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs
         return RangeFile(self, path, version_key="etag")
 
 
-def make_azure_filesystem(read_timeout_s: float, account: str) -> OneTryAzureFileSystem:
+def make_azure_filesystem(connect_timeout_s: float, read_timeout_s: float, account: str) -> OneTryAzureFileSystem:
     """Return a file system with the environment's credentials; `account` is what the address names, or empty.
 
     Raises:
@@ -137,17 +134,18 @@ def make_azure_filesystem(read_timeout_s: float, account: str) -> OneTryAzureFil
         skip_instance_cache=True,
         use_listings_cache=False,
         max_concurrency=1,
+        connection_timeout=connect_timeout_s,
         read_timeout=read_timeout_s,
     )
 
 
-def answer_of(error: HttpResponseError, shown: str) -> Exception:
-    """Return `error` as an answer that tells its status, if it holds one; else itself, as nothing was answered."""
+def raise_answer(error: HttpResponseError, shown: str) -> NoReturn:
+    """Raise `error` as an answer that tells its status, if it holds one; else as it is, since nothing was answered."""
     status = error.status_code
     if status is None:
-        return error
+        raise error
     code = error_code(error)
-    message = f"{shown}: {str(error).splitlines()[0] if str(error) else ''}"
+    message = f"{shown}: {str(error).partition(chr(10))[0]}"
     if status == _STATUS_ABSENT:
-        return AbsentError(status, "NoSuchBucket" if code == "ContainerNotFound" else code, message)
-    return AnswerError(status, code, message)
+        raise AbsentError(status, code, message) from error
+    raise AnswerError(status, code, message) from error

@@ -69,6 +69,8 @@ class Store(Protocol):
         writers that race for one version exactly one gets True, provided that their `data` differ. A call whose
         outcome is unknown is looked up: if the object that is there equals `data`, it counts as this call's own.
         When True is returned the object is durable. Readers see all of the old or all of the new.
+
+        `put` and `delete` ask for no version. On a disk, one at the very same moment may be overwritten by this.
         """
         ...
 

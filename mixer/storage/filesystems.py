@@ -68,10 +68,10 @@ def _make(kind: str, protocol: str, read_timeout_s: float, account: str) -> Any:
     if kind == "gs":
         from mixer.storage.gcs_filesystem import make_gcs_filesystem  # noqa: PLC0415 - a second that others need not pay
 
-        return make_gcs_filesystem(read_timeout_s)
+        return make_gcs_filesystem(CONNECT_TIMEOUT_S, read_timeout_s)
     from mixer.storage.azure_filesystem import make_azure_filesystem  # noqa: PLC0415 - as above
 
-    return make_azure_filesystem(read_timeout_s, account)
+    return make_azure_filesystem(CONNECT_TIMEOUT_S, read_timeout_s, account)
 
 
 def _s3(read_timeout_s: float) -> Any:

@@ -15,7 +15,6 @@ from fsspec.config import conf
 from gcsfs.core import GCSFileSystem
 
 from mixer.errors import StoreError
-from mixer.storage.filesystems import CONNECT_TIMEOUT_S
 from mixer.storage.range_file import RangeFile
 from mixer.storage.retry import AbsentError, AnswerError
 
@@ -73,7 +72,7 @@ class OneTryGCSFileSystem(GCSFileSystem):  # type: ignore[misc]  # gcsfs publish
         return RangeFile(self, path, version_key="generation")
 
 
-def make_gcs_filesystem(read_timeout_s: float) -> OneTryGCSFileSystem:
+def make_gcs_filesystem(connect_timeout_s: float, read_timeout_s: float) -> OneTryGCSFileSystem:
     """Return a file system with the environment's credentials; an emulator (STORAGE_EMULATOR_HOST) needs none.
 
     Raises:
@@ -87,7 +86,7 @@ def make_gcs_filesystem(read_timeout_s: float) -> OneTryGCSFileSystem:
         return OneTryGCSFileSystem(
             skip_instance_cache=True,
             use_listings_cache=False,
-            requests_timeout=ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=read_timeout_s),
+            requests_timeout=ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=read_timeout_s),
             **settings,
         )
     except ValueError as error:

@@ -363,8 +363,13 @@ def _hidden_part(names: Sequence[str], pattern: Pattern) -> str:
 def _list_levels(filesystem: Any, root: str, base: str, pattern: Pattern) -> Iterator[dict[str, Any]]:
     """Yield the entries of the folders that may hold matches: one listing a folder, and no deeper than needed."""
     waiting = [root]
+    seen: set[str] = set()
     while waiting:
-        folder = waiting.pop()
+        folder = waiting.pop().rstrip("/")
+        # Where folders are kept as such, one may be listed both as itself and as what names begin with.
+        if folder in seen:
+            continue
+        seen.add(folder)
         try:
             infos = call_with_retries(lambda f=folder: filesystem.ls(f, detail=True), what=f"list {base}")  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         except FileNotFoundError:

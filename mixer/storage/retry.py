@@ -39,7 +39,8 @@ _CODES_AGAIN = frozenset(
     }
 )
 # Answered with a status that elsewhere means that a moment later all is well.
-_CODES_LASTING = frozenset({"BlobImmutableDueToPolicy", "InvalidBlobType", "SnapshotsPresent"})
+_CODES_LASTING = frozenset({"BlobImmutableDueToPolicy", "DirectoryIsNotEmpty", "InvalidBlobType", "SnapshotsPresent"})
+_CODES_NO_PLACE = frozenset({"NoSuchBucket", "ContainerNotFound"})
 # Azure's answer to a create of what is there has the status of a conflict that passes.
 _CODE_EXISTS = "BlobAlreadyExists"
 _ERRNOS_AGAIN = frozenset({errno.ETIMEDOUT, errno.EPIPE, errno.ESTALE, errno.EHOSTUNREACH, errno.ENETUNREACH})
@@ -240,8 +241,9 @@ def http_status(error: BaseException) -> int | None:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             if isinstance(status, int):
                 return status
-        # Of answers and aiohttp, of Azure, and of gcsfs.
-        for name in ("status", "status_code", "code"):
+        # Of answers and aiohttp, of Azure, and of gcsfs; other errors of aiohttp have a code that no server gave.
+        names = ("code",) if isinstance(link, _loaded("gcsfs.retry", "HttpError")) else ("status", "status_code")
+        for name in names:
             status = getattr(link, name, None)
             if isinstance(status, int):
                 return status
@@ -269,7 +271,7 @@ def is_precondition_failed(error: BaseException) -> bool:
 
 def is_absent(error: BaseException) -> bool:
     """Return whether `error` says that there is no such object, in a place that does exist."""
-    return isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket"
+    return isinstance(error, FileNotFoundError) and error_code(error) not in _CODES_NO_PLACE
 
 
 def raise_refusal(error: Exception, what: str) -> NoReturn:
@@ -299,7 +301,9 @@ def describe(error: BaseException) -> str:
 def _showable(error: Exception) -> Exception | None:
     """Return `error`, to be shown as a cause, unless a traceback would show a secret with it."""
     link: BaseException | None = error
-    while link is not None:
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         if redact(str(link)) != str(link):
             return None
         link = link.__cause__ or link.__context__
@@ -309,6 +313,8 @@ def _showable(error: Exception) -> Exception | None:
 def _causes(error: BaseException) -> Iterator[BaseException]:
     # Not `__context__`: what merely happened to be handled at that time says nothing about this error.
     link: BaseException | None = error
-    while link is not None:
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         yield link
         link = link.__cause__

@@ -127,6 +127,7 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
     assert done.code == 1
     assert "1 object could not be deleted" in done.err
     assert "access denied: check the owner and the permissions" in done.err
+    assert "Garbage  2 objects, 9 B\nDeleted  1 object, 4 B\n" in done.out
     assert "not deleted             5  .mixer/probe/abc" in done.out
     assert f"deleted                 4  {BEYOND}" in done.out
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from mixer import building
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.core.commits import Slot
 from mixer.errors import CorruptionError, MixerError
 from mixer.heading import head
 from mixer.verifying import verify
@@ -79,11 +80,12 @@ def flips(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
         yield bytes(changed)
 
 
-def rewrite(output: Path, number: int, change: Callable[[Slot], Slot]) -> None:
-    """Replace a slot by another that is whole in itself, as only a forger or a bug could."""
-    path = output / slot(number)
-    was = commits.decode_slot(path.read_bytes(), number, "slot")
-    path.write_bytes(commits.encode_slot(change(was)))
+def body_bytes(path: Path) -> int:
+    """Return where the rows end: behind them lie indices, which are not read, and the footer."""
+    metadata = pq.read_metadata(path)
+    last = metadata.row_group(metadata.num_row_groups - 1).column(metadata.num_columns - 1)
+    start: int = last.dictionary_page_offset or last.data_page_offset
+    return start + int(last.total_compressed_size)
 
 
 def verified(output: Path) -> set[str]:

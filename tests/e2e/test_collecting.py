@@ -214,11 +214,9 @@ def test_another_run_in_the_place_of_the_old_one_is_not_touched(
 ) -> None:
     """Somebody empties the output by hand and begins another run, while the list is being worked off."""
     other = config.model_copy(update={"batch_size": 2, "batches": 36})
-    refused = 0
+    refused: list[type[Exception]] = []
 
     def collect_while_it_is_replaced(at: int) -> Meddled:
-        nonlocal refused
-
         def replace() -> None:
             store.objects.clear()
             with building.start(other) as run:
@@ -228,8 +226,8 @@ def test_another_run_in_the_place_of_the_old_one_is_not_touched(
         use(store)
         try:
             gc(config.output, delete=True)
-        except (ChangedError, CorruptionError, StoreError):
-            refused += 1
+        except (ChangedError, CorruptionError, StoreError) as error:
+            refused.append(type(error))
         return store
 
     for at, verb in enumerate(collect_while_it_is_replaced(-1).verbs):
@@ -239,7 +237,8 @@ def test_another_run_in_the_place_of_the_old_one_is_not_touched(
         store = collect_while_it_is_replaced(at)
         assert shard_path(SHARDS) in store.objects, f"at operation {at}"
         assert verify(config.output).ok, f"at operation {at}"
-    assert refused > 3
+    assert len(refused) > 3
+    assert ChangedError in refused
 
 
 def collect_for_ever(config: MixConfig) -> None:

@@ -15,11 +15,13 @@ import pytest
 from mixer import building
 from mixer.core import commits
 from mixer.errors import ChangedError, CorruptionError, MixerError
+from mixer.heading import head
 from tests.e2e.damage import (
     FINAL,
     SHARD_SLOTS,
     SHARDS,
     Runs,
+    body_bytes,
     everything,
     flips,
     make_runs,
@@ -265,6 +267,23 @@ def test_a_flipped_bit_is_found_wherever_it_is(runs: Runs, tmp_path: Path, kind:
     for damaged in flips(whole, FLIPS, seed=sum(name.encode())):
         (out / name).write_bytes(damaged)
         assert name in verified(out)
+
+
+def test_rows_that_are_shown_are_those_that_were_committed_or_none_are(runs: Runs, tmp_path: Path) -> None:
+    out = copied(runs, "finished", tmp_path)
+    rows = head(str(out), 6).table
+    whole, body = (out / shard(0)).read_bytes(), body_bytes(out / shard(0))
+    named = 0
+    for damaged in flips(whole[:body], 4 * FLIPS):
+        (out / shard(0)).write_bytes(damaged + whole[body:])
+        error = refusal(lambda: head(str(out), 6))
+        if error is not None:
+            named += 1
+            assert isinstance(error, CorruptionError)
+            assert shard(0) in str(error)
+        else:
+            assert head(str(out), 6).table == rows
+    assert named > FLIPS
 
 
 def test_a_flipped_bit_in_the_manifest_or_in_a_checkpoint_is_found(

@@ -14,7 +14,7 @@ import pytest
 from mixer import building
 from mixer.config import MixConfig
 from mixer.errors import ChangedError, CorruptionError
-from tests.e2e.damage import everything, flips, refusal
+from tests.e2e.damage import body_bytes, everything, flips, refusal
 from tests.e2e.runs import many_shards
 from tests.profiles import sized
 
@@ -48,14 +48,6 @@ def overwrite(path: Path, data: bytes) -> None:
     before = path.stat()
     path.write_bytes(data)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def body_bytes(path: Path) -> int:
-    """Return where the rows end: behind them lie indices, which are not read, and the footer."""
-    metadata = pq.read_metadata(path)
-    last = metadata.row_group(metadata.num_row_groups - 1).column(metadata.num_columns - 1)
-    start: int = last.dictionary_page_offset or last.data_page_offset
-    return start + int(last.total_compressed_size)
 
 
 def resumed(mix: Mix, folder: Path) -> tuple[Path, MixConfig]:

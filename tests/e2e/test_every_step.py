@@ -34,6 +34,8 @@ from tests.e2e.runs import Result, objects, result
 from tests.mixes import SHARDS, mix_config
 from tests.profiles import LONG, sized
 
+pytestmark = pytest.mark.timeout(sized(short=600, long=3600))
+
 SHARD_NAMES = [f"shard-{shard:08d}.parquet" for shard in range(SHARDS)]
 EVERY: Choose = list
 EVERY_WRITE = sample(10_000, verbs=WRITES)
@@ -42,7 +44,7 @@ ON_S3 = sized(short=sample(6, verbs=WRITES), long=EVERY)
 KILLED_ON_DISK = sized(short=sample(9, verbs=WRITES), long=EVERY_WRITE)
 KILLED_ON_S3 = sized(short=sample(6, verbs=WRITES, seed=1), long=EVERY_WRITE)
 """Which deaths real processes die; in memory every one is played."""
-IN_DELAY_DISK_S = 0.001
+IN_DELAY_DISK_S = 0.008
 IN_DELAY_S3_S = 0.01
 """About what a write takes there: deaths in the middle of it fall anywhere."""
 

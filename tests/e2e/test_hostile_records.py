@@ -103,6 +103,73 @@ def test_any_change_to_a_record_by_one_who_knows_its_hashes_is_answered(
     shutil.rmtree(out.parent)
 
 
+FILE = ("inputs", "web", "files", 0)
+IMPOSSIBLE: dict[tuple[str | int, ...], Any] = {
+    (*FILE, "rows"): 10**6,
+    (*FILE, "row_group_rows"): [10**6],
+    (*FILE, "row_group_rows", 0): "17",
+    (*FILE, "bytes"): -1,
+    (*FILE, "url"): 7,
+    (*FILE, "version"): [],
+    (*FILE, "footer_sha256"): None,
+    ("inputs", "web", "ignored"): [7],
+    ("inputs", "more"): {"files": [], "ignored": []},
+    ("physical", "batches_per_row_group"): 0,
+    ("physical", "compression"): "zip",
+    ("physical", "compression_level"): 99,
+    ("physical", "pyarrow"): 1,
+    ("physical", "layout"): "1",
+    ("definition", "batches"): 10**12,
+    ("definition", "batch_size"): 7,
+    ("definition", "lineage"): 1,
+    ("definition", "algorithm"): "largest-remainder-2",
+    ("definition", "datasets", 0, "weight"): 10**6,
+    ("definition", "datasets", 1, "name"): "web",
+    ("definition", "datasets", 0, "rows"): 0,
+    ("asked", "batch_size"): True,
+    ("asked", "datasets"): [],
+}
+
+
+@pytest.mark.parametrize("place", IMPOSSIBLE, ids=lambda place: ".".join(map(str, place)))
+def test_a_definition_that_no_config_gives_is_damage_though_its_hashes_are_right(
+    runs: Runs, tmp_path: Path, place: tuple[str | int, ...]
+) -> None:
+    out = Path(shutil.copytree(runs.unfinished, tmp_path / "out"))
+    content = json.loads((out / RUN).read_bytes())
+    del content["sha256"]
+    changed(content, place, "other", IMPOSSIBLE[place])
+    content["run"] = fingerprint(content["definition"])
+    content["fingerprint"] = fingerprint({"definition": content["definition"], "inputs": content["inputs"]})
+    (out / RUN).write_bytes(commits.sealed(content))
+    for call in readers(runs.config, out).values():
+        with pytest.raises(CorruptionError, match=RUN):
+            call()
+
+
+@pytest.mark.parametrize("field", ["shard", "rows", "bytes", "first_batch", "batches", "counts", "state"])
+@pytest.mark.parametrize("value", ["x", None, True, [], 10**30, {"offsets": 1}], ids=repr)
+def test_a_commit_that_no_plan_gives_is_damage_though_its_hashes_are_right(
+    runs: Runs, tmp_path: Path, field: str, value: Any
+) -> None:
+    out = Path(shutil.copytree(runs.unfinished, tmp_path / "out"))
+    content = json.loads((out / slot(6)).read_bytes())
+    del content["sha256"]
+    content["payload"][field] = value
+    (out / slot(6)).write_bytes(commits.sealed(content))
+    with pytest.raises(CorruptionError):
+        building.start(runs.config.model_copy(update={"output": str(out)}))
+    assert verified(out) <= {slot(6), "data/shard-00000004.parquet"}
+    assert verified(out)
+
+
+def test_json_of_any_depth_is_refused() -> None:
+    for depth in range(400, 1000):
+        data = b'{"a":' + b"[" * depth + b"]" * depth + b',"sha256":""}'
+        with pytest.raises(CorruptionError, match="here: "):
+            commits.unsealed(data, "here")
+
+
 HOSTILE = {
     "deep": b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"sha256":""}',
     "as deep as Python is": b'{"a":' + b"[" * 980 + b"]" * 980 + b',"sha256":""}',

@@ -12,7 +12,7 @@ import pytest
 
 from mixer import building
 from mixer.config import MixConfig
-from mixer.errors import FencedError
+from mixer.errors import FencedError, StoreError
 from mixer.storage import ObjectInfo
 from mixer.testing import MemoryStore
 from mixer.verifying import verify
@@ -128,3 +128,34 @@ def test_a_shard_of_other_settings_is_taken_as_it_is(scene: Scene, left_by: str)
         run.finish()
     assert scene.store.objects[SHARD] == scene.shards[left_by]
     assert verify(run.output).ok
+
+
+def test_what_vanishes_before_it_is_replaced_is_put_anew(scene: Scene) -> None:
+    with scene.start(scene.configs["zstd"], b"half a shard") as run, asleep_before(None, lambda: None) as operations:
+        run.write(2)
+    looked_at = operations.index(f"stat {SHARD}")
+    for operation in (looked_at, operations.index(f"replace {SHARD}")):
+        with (
+            scene.start(scene.configs["zstd"], b"half a shard") as run,
+            asleep_before(operation, lambda: scene.store.objects.pop(SHARD)),
+        ):
+            run.write(2)
+        assert scene.store.objects[SHARD] == scene.shards["zstd"]
+
+
+def test_what_never_stops_changing_is_given_up_on_and_named(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = 0
+
+    def changed_first(self: MemoryStore, name: str, data: bytes, version: str) -> bool:
+        nonlocal changes
+        changes += 1
+        self.objects[name] = f"not a shard {changes}".encode()
+        return False
+
+    monkeypatch.setattr(MemoryStore, "replace", changed_first)
+    with (
+        scene.start(scene.configs["zstd"], b"half a shard") as run,
+        pytest.raises(StoreError, match=rf"{SHARD}: changed 5 times while it was to be replaced; see what else writes"),
+    ):
+        run.write(2)
+    assert changes == 5

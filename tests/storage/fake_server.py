@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
+
+_SILENCE_S = 1.0
 
 
 class Fault(StrEnum):
@@ -26,6 +28,8 @@ class Fault(StrEnum):
     LATE = "done, answered with 500"
     CUT = "done, the reply is cut in half"
     HURT = "one bit of the request's body is flipped"
+    BENT = "done, one bit of the reply's body is flipped"
+    SILENT = "done, no reply for a second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class FakeService:
         self.buckets: dict[str, dict[str, Stored]] = {bucket: {}}
         self.page = 4
         self.port = 0
+        self.woken = threading.Event()
         self._versions = 1_700_000_000_000_000
         self._faults: Iterator[Fault | None] = iter(())
         self._methods: frozenset[str] = frozenset()
@@ -129,6 +134,7 @@ def running(service: S) -> Iterator[S]:
         try:
             yield service
         finally:
+            service.woken.set()
             server.shutdown()
             thread.join()
 
@@ -170,6 +176,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.HURT:
             request = _hurt(request)
         reply = self.service.answer(request)
+        if fault is Fault.SILENT:
+            self.service.woken.wait(_SILENCE_S)
+        if fault is Fault.BENT:
+            reply = replace(reply, body=_bent(reply.body, len(reply.body) // 2))
         if fault is Fault.LOST:
             self.close_connection = True
         elif fault is Fault.LATE:
@@ -194,9 +204,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _hurt(request: Request) -> Request:
     # In the last quarter: behind what is said of the object, and before the closing words of a multipart body.
-    body = bytearray(request.body)
-    body[len(body) * 3 // 4] ^= 1
-    return Request(request.method, request.path, request.query, request.headers, bytes(body))
+    return replace(request, body=_bent(request.body, len(request.body) * 3 // 4))
+
+
+def _bent(body: bytes, place: int) -> bytes:
+    return body[:place] + bytes((body[place] ^ 1,)) + body[place + 1 :] if body else body
 
 
 def sliced(data: bytes, wanted: str | None) -> tuple[int, bytes, str | None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
-from mixer.storage import LocalStore
+from mixer.storage import LocalStore, local
+from mixer.storage.retry import RetryPolicy
 
 BODY_BYTES = 8_000_000
 
@@ -77,6 +79,125 @@ def test_a_replacement_is_seen_also_where_the_clock_stood_still(tmp_path: Path) 
     store.put("a", b"2")
     os.utime(tmp_path / "a", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert store.stat("a") != before
+
+
+def test_a_version_has_the_time_to_the_nanosecond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock for files may stand still for milliseconds, and a freed inode be the next one that is given out."""
+    times_ns = (1_700_000_000_000_000_001, 1_700_000_000_000_000_002, 1_700_000_000_000_000_003)
+    clock = iter(times_ns)
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    store = LocalStore(tmp_path)
+    store.put("a", b"1")
+    seen = [version_of(store, "a")]
+    store.put("a", b"2")
+    seen.append(version_of(store, "a"))
+    store.replace("a", b"3", seen[-1])
+    seen.append(version_of(store, "a"))
+    assert [version.partition("-")[0] for version in seen] == [str(time_ns) for time_ns in times_ns]
+
+
+def version_of(store: LocalStore, name: str) -> str:
+    info = store.stat(name)
+    assert info is not None
+    return info.version
+
+
+def test_a_mount_that_keeps_its_own_times_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: object, *, ns: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert LocalStore(tmp_path).create("a", b"1")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_LOCK", RetryPolicy(attempts=3, first_wait_s=0.001))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_file_whose_lock_another_keeps_is_not_replaced_and_is_named(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("data/a", b"1")
+    with (tmp_path / "data" / "a").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        with pytest.raises(StoreUnavailableError, match=r"cannot replace .*/data/a: another process holds its lock"):
+            store.replace("data/a", b"2", version_of(store, "data/a"))
+    assert store.get("data/a") == b"1"
+    assert temporary_files(tmp_path) == []
+    assert store.replace("data/a", b"2", version_of(store, "data/a"))
+
+
+@pytest.mark.parametrize("mine", [b"mine", b"theirs"])
+def test_a_file_that_is_replaced_before_it_could_be_locked_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: bytes
+) -> None:
+    store, other = LocalStore(tmp_path), LocalStore(tmp_path)
+    store.put("a", b"old")
+    version = version_of(store, "a")
+    flock, moments = fcntl.flock, iter([True])
+
+    def overtaken(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX | fcntl.LOCK_NB and next(moments, False):
+            other.put("a", b"theirs")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    assert store.replace("a", mine, version) == (mine == b"theirs")
+    assert next(moments, None) is None
+    assert store.get("a") == b"theirs"
+
+
+def test_a_file_that_is_gone_before_it_could_be_locked_stays_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"old")
+    version = version_of(store, "a")
+    flock = fcntl.flock
+
+    def removed(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX | fcntl.LOCK_NB:
+            LocalStore(tmp_path).delete("a")
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    assert not store.replace("a", b"new", version)
+    assert store.list("") == []
+    assert temporary_files(tmp_path) == []
+
+
+def test_a_disk_without_locks_replaces_nothing_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    store = LocalStore(tmp_path)
+    store.put("a", b"1")
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(
+        StoreError, match=r"cannot replace .*/a: .* has no locks: delete the file if nothing else works"
+    ):
+        store.replace("a", b"2", version_of(store, "a"))
+    assert store.get("a") == b"1"
+
+
+def test_a_file_of_another_owner_is_replaced_if_its_folder_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"1")
+    real = os.open
+
+    def open_(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR and Path(path).name == "a":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", open_)
+    assert store.replace("a", b"2", version_of(store, "a"))
+    assert store.get("a") == b"2"
 
 
 def test_leftovers_of_a_dead_process_are_not_seen(tmp_path: Path) -> None:
@@ -174,7 +295,9 @@ def test_a_disk_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytes
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(OutputError, match=r"refuses hard links .* choose an output on another one"):
+    with pytest.raises(
+        OutputError, match=r"refuses hard links .* choose an output on another one .* --accept-unsafe-store"
+    ):
         LocalStore(tmp_path).create("a", b"1")
     assert LocalStore(tmp_path).list("") == []
     assert temporary_files(tmp_path) == []
@@ -212,6 +335,10 @@ def test_everything_is_synced_before_a_name_counts(tmp_path: Path, monkeypatch: 
     assert synced[-1] == "OUT/new/store/data"
     synced.clear()
     store.put("data/a", b"2")
+    assert len(synced) == 2
+    assert synced[1] == "OUT/new/store/data"
+    synced.clear()
+    assert store.replace("data/a", b"3", version_of(store, "data/a"))
     assert len(synced) == 2
     assert synced[1] == "OUT/new/store/data"
 

@@ -3,17 +3,26 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import aiohttp
+import azure.core.exceptions as azure_errors
 import botocore.exceptions
+import gcsfs.retry
+import google.auth.exceptions as untyped_google_errors
 import pytest
+import requests
 from botocore.parsers import ResponseParserError
+from gcsfs.retry import HttpError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mixer.errors import CorruptionError, InputError, StoreError, StoreUnavailableError
 from mixer.storage.filesystems import filesystem_for
-from mixer.storage.retry import RetryPolicy, call_with_retries, describe, is_transient
+from mixer.storage.retry import AbsentError, AnswerError, RetryPolicy, call_with_retries, describe, is_transient
+
+# Without types of its own.
+google_errors: Any = untyped_google_errors
 
 AT_ONCE = RetryPolicy(attempts=5, first_wait_s=0.0)
 
@@ -23,6 +32,14 @@ def answered(status: int, code: str, message: str = "words") -> OSError:
     response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error = OSError(errno.EIO, message)
     error.__cause__ = botocore.exceptions.ClientError(response, "PutObject")
+    return error
+
+
+def azure_answered(status: int, code: str) -> azure_errors.HttpResponseError:
+    """Return an error as Azure's SDK raises it."""
+    error = azure_errors.HttpResponseError("words")
+    error.status_code = status
+    error.error_code = code  # type: ignore[attr-defined]  # the SDK sets it from outside as well
     return error
 
 
@@ -39,6 +56,21 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], str], list[int]]
 
 
 PASSING = [
+    *(AnswerError(status, "backendError", "words") for status in (408, 429, 500, 502, 503, 504)),
+    AnswerError(403, "rateLimitExceeded", "words"),
+    AnswerError(400, "BadDigest", "words"),
+    HttpError({"code": 503, "message": "words"}),
+    gcsfs.retry.ChecksumError("words"),
+    google_errors.TransportError("words"),
+    google_errors.RefreshError("words", retryable=True),
+    requests.exceptions.ConnectionError("words"),
+    requests.exceptions.ReadTimeout("words"),
+    *(azure_answered(status, "InternalError") for status in (408, 409, 429, 500, 502, 503, 504)),
+    azure_answered(400, "Md5Mismatch"),
+    azure_errors.ServiceRequestError("words"),
+    azure_errors.ServiceResponseError("words"),
+    azure_errors.ServiceResponseTimeoutError("words"),
+    azure_errors.IncompleteReadError("words"),
     TimeoutError(),
     ConnectionResetError(),
     BrokenPipeError(),
@@ -65,6 +97,17 @@ PASSING = [
     answered(403, "SlowDown"),
 ]
 LASTING = [
+    *(AnswerError(status, "words", "words") for status in (400, 401, 403, 405, 411, 501)),
+    AbsentError(404, "NoSuchBucket", "words"),
+    AbsentError(404, "ContainerNotFound", "words"),
+    AnswerError(409, "BlobImmutableDueToPolicy", "words"),
+    HttpError({"code": 401, "message": "Invalid Credentials"}),
+    gcsfs.retry.NonRetryableError("words"),
+    google_errors.DefaultCredentialsError("words"),
+    google_errors.RefreshError("words"),
+    *(azure_answered(status, "words") for status in (400, 401, 403, 405, 501)),
+    azure_errors.ClientAuthenticationError("no credential of the chain worked"),
+    azure_errors.ServiceRequestError("certificate verify failed"),
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "full"),
     ValueError("Invalid endpoint: htp:/host"),
@@ -106,7 +149,11 @@ def test_what_lasts_is_refused_at_once(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [FileNotFoundError("a"), answered(412, "PreconditionFailed"), CorruptionError("a"), StoreError("b"), KeyError("c")],
+    [
+        *(FileNotFoundError("a"), AbsentError(404, "notFound", "a"), answered(412, "PreconditionFailed")),
+        *(AnswerError(412, "conditionNotMet", "a"), azure_answered(409, "BlobAlreadyExists")),
+        *(azure_answered(412, "ConditionNotMet"), CorruptionError("a"), StoreError("b"), KeyError("c")),
+    ],
     ids=repr,
 )
 def test_answers_and_errors_of_others_come_through_as_they_are(error: Exception) -> None:
@@ -127,6 +174,11 @@ def test_answers_and_errors_of_others_come_through_as_they_are(error: Exception)
         (answered(404, "NoSuchBucket"), "there is no such bucket: check its name"),
         (answered(501, "NotImplemented"), "does not know this request"),
         (botocore.exceptions.NoCredentialsError(), "no usable credentials: set AWS_ACCESS_KEY_ID"),
+        (AnswerError(401, "required", "Anonymous caller"), "no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS"),
+        (google_errors.RefreshError("x"), "no usable credentials: set GOOGLE_APPLICATION_CREDENTIALS"),
+        (AbsentError(404, "ContainerNotFound", "x"), "there is no such container: check its name and the account"),
+        (azure_answered(403, "AuthenticationFailed"), "HTTP 403 AuthenticationFailed.* check AZURE_STORAGE_"),
+        (azure_errors.ClientAuthenticationError("x"), "no usable credentials: set AZURE_STORAGE_CONNECTION"),
     ],
     ids=repr,
 )
@@ -191,10 +243,12 @@ def test_a_protocol_nobody_speaks_is_named() -> None:
         filesystem_for("gopher")
 
 
-def test_file_systems_are_kept_and_have_no_listing_cache() -> None:
-    for protocol in ("s3", "memory"):
+def test_file_systems_are_kept_and_have_no_listing_cache(gcs: object, azure: object) -> None:
+    for protocol in ("s3", "gs", "az", "memory"):
         found = filesystem_for(protocol)
         assert found is filesystem_for(protocol)
         assert not found.dircache.use_listings_cache
     assert filesystem_for("s3a") is filesystem_for("s3")
+    assert filesystem_for("gcs") is filesystem_for("gs")
+    assert filesystem_for("abfs") is filesystem_for("abfss") is filesystem_for("az")
     assert filesystem_for("s3").retries == 1

@@ -65,6 +65,38 @@ def test_secrets_of_the_environment_and_signatures_are_not_shown(monkeypatch: py
         assert secret not in shown
 
 
+def test_secrets_of_azure_and_google_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=c2Vj+/ret1=="
+    )
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "?sv=2026&se=2027&sig=s1gn%2Bed")
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "cl1ent")
+    monkeypatch.setenv("FSSPEC_GS_TOKEN", "anon")
+    for text in (
+        "bad key c2Vj+/ret1== of acme",
+        "AccountName=acme;AccountKey=c2Vj+/ret1==;EndpointSuffix=x",
+        "GET https://acme.blob.core.windows.net/box/a?sv=2026&sig=s1gn%2Bed HTTP/1.1",
+        "token s1gn%2Bed of acme",
+        "cl1ent of acme",
+        "acme: Authorization: SharedKey acme:c2Vj+/ret1==, Bearer c2Vj",
+    ):
+        shown = redact(text)
+        assert "acme" in shown
+        for secret in ("c2Vj", "s1gn", "cl1ent"):
+            assert secret not in shown
+    assert redact("Anonymous caller: anon") == "Anonymous caller: anon"
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
+    assert redact("AccountKey=c2Vj+/ret1==;x=y") == "AccountKey=***;x=y"
+
+
+def test_a_container_is_shown_where_a_user_is_not() -> None:
+    text = "get abfss://box@acme.dfs.core.windows.net/a: gone"
+    assert redact(text) == text
+    assert redact_url(text) == text
+    assert redact("abfss://box:hunter2@acme.dfs.core.windows.net/a") == "abfss://acme.dfs.core.windows.net/a"
+    assert redact("abfss://hunter2@acme.dfs.example.org/a") == "abfss://acme.dfs.example.org/a"
+
+
 def test_what_is_no_secret_stays() -> None:
     text = "get s3://bucket/a/b-00001.parquet: HTTP 503 SlowDown at http://127.0.0.1:9000/bucket/a@b, user@example.org"
     assert redact(text) == text
