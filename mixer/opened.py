@@ -20,15 +20,12 @@ from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import Plan, ShardSpec, State
 from mixer.errors import FencedError, StoreError
 from mixer.log import CommitLog, LogWriter, Tail
-from mixer.planning import Planned, views_of
+from mixer.planning import Planned
 from mixer.publishing import manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
-from mixer.sources.files import OpenFiles
-from mixer.sources.parquet import ParquetSource
-from mixer.sources.passes import PassedSource
 from mixer.storage import Store
-from mixer.writing import encoded_shards
+from mixer.writing import encoded_shards, open_sources
 
 log = logging.getLogger(__name__)
 
@@ -168,18 +165,7 @@ class OpenRun:
 
     def _open_sources(self) -> dict[str, Source]:
         if not self._sources:
-            # Together, so that very many datasets do not keep a file open each.
-            files = OpenFiles()
-            planned, views = self._planned, views_of(self._planned.config)
-            self._sources = {
-                one.name: PassedSource(
-                    ParquetSource(
-                        one.name, planned.inventories[one.name], planned.schema, view=views[one.name], files=files
-                    ),
-                    one,
-                )
-                for one in self.plan.passes
-            }
+            self._sources = open_sources(self._planned)
         return self._sources
 
     def _commit(self, shard: ShardSpec, data: bytes) -> Commit:

@@ -16,9 +16,12 @@ import pyarrow as pa
 
 from mixer.core.plan import Plan, ShardSpec
 from mixer.mixing import lineage_columns, mix
-from mixer.planning import Planned
+from mixer.planning import Planned, views_of
 from mixer.shards import encode, footer
 from mixer.sources.base import Source
+from mixer.sources.files import OpenFiles
+from mixer.sources.parquet import ParquetSource
+from mixer.sources.passes import PassedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,20 @@ class Block:
     """Offset of the first item in each dataset."""
     tables: tuple[pa.Table, ...]
     """The rows of each dataset."""
+
+
+def open_sources(planned: Planned) -> dict[str, Source]:
+    """Return the run's datasets, each in its order and in the run's schema; nothing is opened before it is read."""
+    # Together, so that very many datasets do not keep a file open each.
+    files = OpenFiles()
+    views = views_of(planned.config)
+    return {
+        one.name: PassedSource(
+            ParquetSource(one.name, planned.inventories[one.name], planned.schema, view=views[one.name], files=files),
+            one,
+        )
+        for one in planned.plan.passes
+    }
 
 
 def encoded_shards(
