@@ -186,7 +186,7 @@ def _wanted(config: MixConfig, default_batches_per_row_group: int) -> WriterSett
 
 def run_file(planned: Planned) -> bytes:
     """Return the bytes of ``run.json``; equal for equal configs over equal inputs."""
-    asked = planned.config.model_dump(mode="json", exclude={"output"})
+    asked = planned.config.model_dump(mode="json", exclude={"output", "length_column"})
     # Canonical JSON sorts keys, and the order of datasets matters: it is kept as a list.
     asked["datasets"] = [{"name": name, **dataset} for name, dataset in asked["datasets"].items()]
     return commits.sealed(
@@ -277,24 +277,36 @@ def settings_from_json(value: Mapping[str, Any], batches_per_shard: int) -> Writ
     return settings
 
 
-_COMPARED_OTHERWISE = {"output", "datasets", "compression", "compression_level", "batches_per_row_group"}
+_COMPARED_OTHERWISE = {
+    "output",
+    "datasets",
+    "compression",
+    "compression_level",
+    "batches_per_row_group",
+    "length_column",
+}
 """Fields of a config that decide no rows, or that are compared one by one."""
 
 
 def differences(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:
     """Return how `config` differs from the one that `run` was started with: in what decides rows, and in bytes only."""
-    was, now = run.config.model_dump(mode="json"), config.model_dump(mode="json")
-    rows = [
-        f"{key}: the run has {was[key]!r}, the config has {now[key]!r}"
-        for key in was
-        if key not in _COMPARED_OTHERWISE and was[key] != now[key]
-    ]
-    rows += _dataset_differences(was["datasets"], now["datasets"])
+    rows = row_differences(run.config, config)
     had = run.settings.to_json()
     wanted = _wanted(config, run.settings.batches_per_row_group).to_json()
     return rows, [
         f"{key}: the run has {had[key]!r}, now it is {wanted[key]!r}" for key in had if had[key] != wanted[key]
     ]
+
+
+def row_differences(run: MixConfig, config: MixConfig) -> list[str]:
+    """Return how `config` differs in what decides rows from `run`, which a run was started with."""
+    was, now = run.model_dump(mode="json"), config.model_dump(mode="json")
+    found = [
+        f"{key}: the run has {was[key]!r}, the config has {now[key]!r}"
+        for key in was
+        if key not in _COMPARED_OTHERWISE and was[key] != now[key]
+    ]
+    return found + _dataset_differences(was["datasets"], now["datasets"])
 
 
 def _dataset_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -151,6 +151,12 @@ def _missing(value: Any) -> Any:
     return "null" if value is None else value
 
 
+def _column_name(value: str) -> str:
+    if not value or "\0" in value:
+        raise _problem(f"expected the name of a column, found {'one with a NUL' if value else 'an empty text'}")
+    return value
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -298,6 +304,11 @@ class MixFields(_Model):
         ge=1,
         le=MAX_SHARD_ROWS,
         description="Batches in a row group, at most `batches_per_shard`; chosen by size if left out.",
+    )
+    length_column: Annotated[str, AfterValidator(_column_name)] | None = Field(
+        default=None,
+        description="For `mixer plan` only: the column that says how many tokens a row has, a whole number or a list. "
+        "The plan then counts in tokens, too.",
     )
     datasets: dict[Annotated[str, AfterValidator(_name)], DatasetConfig] = Field(
         min_length=1,

@@ -34,6 +34,7 @@ _EXPECTED = {
     "weights_by": "a mapping with sizes, temperature and max_share",
     "phases": "a list of phases, each with batches and weights",
     "compression_level": "a whole number from 1 to 22",
+    "length_column": "the name of a column",
     "columns": columns.EXPECTED,
     "missing": "'error' or null",
     "lineage": "true or false",

@@ -51,6 +51,9 @@ compression: zstd
 # Batches in a row group; chosen by size if left out.
 # batches_per_row_group: 16
 
+# For `mixer plan` only: the column that says how many tokens a row has, a whole number or a list of tokens.
+# length_column: input_ids
+
 # The order of the datasets matters: rows stand in it inside a batch, and it breaks ties.
 # A path is a Parquet file, a glob, a folder, or a list of these; a local path or a URL.
 # Credentials have no place here: they come from the environment, ~/.aws or fsspec's configuration.

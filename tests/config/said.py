@@ -18,7 +18,7 @@ datasets:
 """
 TOP = (
     "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, missing, lineage, "
-    "compression, compression_level, batches_per_row_group, datasets"
+    "compression, compression_level, batches_per_row_group, length_column, datasets"
 )
 DATASET = "path, weight, share, shuffle, columns, max_rows, max_epochs"
 REFUSED = (

@@ -39,6 +39,7 @@ def test_a_config_has_what_was_written_and_the_defaults() -> None:
         "compression": "zstd",
         "compression_level": None,
         "batches_per_row_group": None,
+        "length_column": None,
         "datasets": {
             "web": {"path": "web.parquet", "weight": 3, **LEFT_OUT},
             "code": {"path": ["a.parquet", "b/"], "weight": 1, **LEFT_OUT},
