@@ -124,9 +124,9 @@ def _segment_name() -> str:
     persist_result=False,
     retry_condition_fn=_is_worth_a_retry,
 )
-def open_run(config: MixConfig, *, allow_repack: bool, accept_unsafe_store: bool) -> str:
-    """Start or resume the run; return the name of this start, its owner."""
-    run = building.start(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
+def open_run(config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool) -> str:
+    """Start, resume or extend the run; return the name of this start, its owner."""
+    run = building.start(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
     view = RunView(run.output, run.fingerprint, run.plan)
     caller = current_caller.get() or Caller()
     _starts[run.owner] = _Start(view, run.owner, run, run.last_commit, run.head, caller, accept_unsafe_store)
@@ -166,6 +166,7 @@ def premix(
     config: MixConfig,
     allow_repack: bool = False,  # noqa: FBT001, FBT002 -- a field of a form
     accept_unsafe_store: bool = False,  # noqa: FBT001, FBT002 -- the same
+    extend: bool = False,  # noqa: FBT001, FBT002 -- the same
 ) -> RunSummary | State[Any]:
     """Mix datasets into committed shards: start the run that `config` describes, or continue it.
 
@@ -174,6 +175,7 @@ def premix(
         allow_repack: Go on although the Parquet writer's version or settings have changed: the same rows, other bytes.
         accept_unsafe_store: Go on although the output's store has no create-only writes: then never let two runs work
             on it at once, or they could overwrite each other's shards and commits.
+        extend: Make the run longer if `config` asks for more batches or phases than it has; nothing there is touched.
     """
     caller = current_caller.get() or Caller()
     caller.summary = caller.error = None
@@ -182,7 +184,7 @@ def premix(
         caller.should_stop()
     try:
         summary = caller.summary = _carry_out(
-            config, caller, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
+            config, caller, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
         )
     except Exception as error:
         caller.error = error
@@ -195,7 +197,9 @@ def premix(
     )
 
 
-def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool, accept_unsafe_store: bool) -> RunSummary:
+def _carry_out(
+    config: MixConfig, caller: Caller, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool
+) -> RunSummary:
     """Start or continue the run, and show it while it goes on and when it is over."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
@@ -203,7 +207,9 @@ def _carry_out(config: MixConfig, caller: Caller, *, allow_repack: bool, accept_
     refuse_process_pool(context.task_runner)
     caller.flow_run_id = context.flow_run.id
     began = time.monotonic()
-    owner = _called(open_run, caller)(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
+    owner = _called(open_run, caller)(
+        config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
+    )
     start = _starts[owner]
     try:
         with Reporter(start.view, context.flow_run.id) as reporter:
@@ -249,9 +255,10 @@ def _called(chosen: Task[P, R], caller: Caller) -> Task[P, R]:
     return chosen.with_options(retries=len(delays), retry_delay_seconds=delays)
 
 
-def run(
+def run(  # noqa: PLR0913 -- each is one independent choice
     config: MixConfig,
     *,
+    extend: bool = False,
     allow_repack: bool = False,
     accept_unsafe_store: bool = False,
     on_commit: OnCommit | None = None,
@@ -261,6 +268,7 @@ def run(
 
     Args:
         config: What to mix, and where to.
+        extend: See `mixer.building.start`.
         allow_repack: See `mixer.building.start`.
         accept_unsafe_store: See `mixer.building.start`.
         on_commit: Hears of each commit, in order, in this thread.
@@ -277,7 +285,7 @@ def run(
         try:
             if is_embedded():
                 start_embedded_server()
-            state = premix(config, allow_repack, accept_unsafe_store, return_state=True)
+            state = premix(config, allow_repack, accept_unsafe_store, extend, return_state=True)
             reason = f"its state is {state.name}: {state.message}"
         except Exception as error:  # noqa: BLE001 -- whatever Prefect's trouble is, the run is as far as it is
             trouble, reason = error, f"{type(error).__name__}: {error}"

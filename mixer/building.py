@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import dataclass, replace
 
-from mixer import planning
+from mixer import extending, planning
 from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
+from mixer.core.commits import Amendment
 from mixer.errors import CorruptionError, OutputError
+from mixer.extending import Asked
 from mixer.log import CommitLog, LogWriter, Tail, take_over
 from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
 from mixer.planning import Planned
-from mixer.publishing import dataset_card
+from mixer.publishing import publish_card
 from mixer.records import read_record
 from mixer.shards import WriterSettings
 from mixer.sources.inventory import check_unchanged
 from mixer.storage import RISK, CheckThenPutStore, Store, fit_to_write, open_store
 
 __all__ = [
+    "Existing",
     "OnCommit",
     "OpenRun",
     "RunSummary",
@@ -31,18 +35,23 @@ __all__ = [
     "attach",
     "build",
     "existing",
+    "look",
     "start",
+    "started",
     "status",
 ]
 
 log = logging.getLogger(__name__)
 
 
-def start(config: MixConfig, *, allow_repack: bool = False, accept_unsafe_store: bool = False) -> OpenRun:
+def start(
+    config: MixConfig, *, extend: bool = False, allow_repack: bool = False, accept_unsafe_store: bool = False
+) -> OpenRun:
     """Start the run that `config` describes, or resume it; the newest start owns it.
 
     Args:
         config: What to mix, and where to.
+        extend: If `config` makes the run longer, extend it (see `mixer.extending`); else this changes nothing.
         allow_repack: Go on although the writer's version or settings have changed: rows stay the same, bytes do not.
         accept_unsafe_store: Go on although the output's store has no create-only writes: then two runs at the very same
             moment could overwrite each other's shards and commits, and only one process at a time may work on it.
@@ -65,10 +74,10 @@ def start(config: MixConfig, *, allow_repack: bool = False, accept_unsafe_store:
         if not store.create(commits.RUN_NAME, data):
             # Somebody else started at this very moment; theirs is the run, if it is the same one.
             data = read_record(store, commits.RUN_NAME) or b""
-    run = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
-    planned = planning.check_same(run, config, allow_repack=allow_repack)
+    started = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
+    asked = Asked(config, extend=extend, allow_repack=allow_repack)
     accept_unsafe = None if is_new else accept_unsafe_store
-    return _open(store, planned, uuid.uuid4().hex, expected_owner=None, accept_unsafe=accept_unsafe)
+    return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe)
 
 
 def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> OpenRun:
@@ -82,38 +91,54 @@ def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> Ope
     Raises:
         FencedError: A start other than `owner` has taken the run over meanwhile.
     """
-    store, run = existing(output)
-    return _open(store, run, owner, expected_owner=owner, accept_unsafe=accept_unsafe_store)
+    store, run = started(output)
+    return _open(store, run, None, owner, accept_unsafe=accept_unsafe_store)
 
 
-def _open(
-    store: Store, planned: Planned, owner: str, *, expected_owner: str | None, accept_unsafe: bool | None
-) -> OpenRun:
-    """Take the log over and check that what it says is what the plan says; `accept_unsafe` None: `store` is proven."""
-    commit_log = CommitLog(store, planned.run)
+def _open(store: Store, started: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool | None) -> OpenRun:
+    """Take the log over and check that what it says is what the plan says.
+
+    Args:
+        store: Where the run is.
+        started: What it began as.
+        asked: What a start asks of it; None to go on with what `owner` was at.
+        owner: The name of the start.
+        accept_unsafe: As in `start`; None if `store` is proven.
+    """
+    commit_log = CommitLog(store, started.genesis)
+
+    def judged(tail: Tail) -> tuple[Planned, Amendment | None]:
+        run = extending.current(started, tail, store.url)
+        check_against_plan(store, run.plan, tail)
+        if asked is not None:
+            return extending.going_on(started, run, asked, tail)
+        # A start that was allowed to write otherwise goes on doing so.
+        return (planning.with_settings(run, _settings_of(tail, run)) if tail.physical is not None else run), None
+
     tail = commit_log.tail()
-    check_against_plan(store, planned.plan, tail)
-    if tail.final is not None:
+    planned, amendment = judged(tail)
+    if tail.final is not None and amendment is None:
         # A complete run needs no inputs any more, and no owner.
-        writer = LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head)
-    else:
-        for name, inventory in planned.inventories.items():
-            check_unchanged(name, inventory)
-        if expected_owner is not None and tail.physical is not None:
-            # A start that was allowed to write otherwise goes on doing so.
-            planned = planning.with_settings(planned, _settings_of(tail, planned))
-        if accept_unsafe is not None:
-            # At every start: it may lead to another store than the last one did.
-            store = fit_to_write(store, accept_unsafe=accept_unsafe)
-            commit_log = CommitLog(store, planned.run)
-        if expected_owner is None and isinstance(store, CheckThenPutStore):
-            log.warning("UNSAFE STORE, AND ITS RISK IS ACCEPTED: %s has no create-only writes; %s", store.url, RISK)
-        writer, found = take_over(commit_log, owner, planned.physical, tail=tail, expected_owner=expected_owner)
-        if found is not tail:
-            check_against_plan(store, planned.plan, found)
-            tail = found
-        store.create(commits.CARD_NAME, dataset_card(planned))
-    return OpenRun(store, planned, writer, tail)
+        return OpenRun(store, planned, LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head), tail)
+    for name, inventory in planned.inventories.items():
+        check_unchanged(name, inventory)
+    if accept_unsafe is not None:
+        # At every start: it may lead to another store than the last one did.
+        store = fit_to_write(store, accept_unsafe=accept_unsafe)
+        commit_log = CommitLog(store, started.genesis)
+    if asked is not None and isinstance(store, CheckThenPutStore):
+        log.warning("UNSAFE STORE, AND ITS RISK IS ACCEPTED: %s has no create-only writes; %s", store.url, RISK)
+    expected_owner = owner if asked is None else None
+    writer, found = take_over(
+        commit_log, owner, planned.physical, tail=tail, expected_owner=expected_owner, accept=judged
+    )
+    if found is not tail:
+        planned, amendment = judged(found)
+    if amendment is not None:
+        found = replace(found, amended=writer.append("amend", amendment.payload()), final=None, head=writer.head)
+        log.info("extended number=%d batches=%d", amendment.number, planned.plan.batches)
+    publish_card(store, started, planned, commit_log.amendments(found.amended))
+    return OpenRun(store, planned, writer, found)
 
 
 def _settings_of(tail: Tail, planned: Planned) -> WriterSettings:
@@ -123,8 +148,41 @@ def _settings_of(tail: Tail, planned: Planned) -> WriterSettings:
         raise CorruptionError(f"{tail.commit_where or planned.config.output}: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A run that is there."""
+
+    store: Store
+    run: Planned
+    """What it is by now."""
+    tail: Tail
+    """The end of its log."""
+
+
+def look(output: str) -> Existing:
+    """Return the run at an output and the end of its log; nothing is written.
+
+    Raises:
+        OutputError: There is no run there.
+        CorruptionError: Its definition, or the end of its log, is damaged, or gone.
+    """
+    store, run = started(output)
+    tail = CommitLog(store, run.genesis).tail()
+    return Existing(store, extending.current(run, tail, store.url), tail)
+
+
 def existing(output: str) -> tuple[Store, Planned]:
-    """Return the store of an output, and the run in it; nothing is written.
+    """Return the store of an output, and the run in it as it is by now; nothing is written.
+
+    Raises:
+        OutputError, CorruptionError: As `look`.
+    """
+    found = look(output)
+    return found.store, found.run
+
+
+def started(output: str) -> tuple[Store, Planned]:
+    """Return the store of an output, and the run in it as it began; nothing is written, and the log is not read.
 
     Raises:
         OutputError: There is no run there.
@@ -140,11 +198,12 @@ def existing(output: str) -> tuple[Store, Planned]:
     return store, planning.read_run_file(data, output, f"{store.url}/{commits.RUN_NAME}")
 
 
-def build(
+def build(  # noqa: PLR0913 -- each is one independent choice
     config: MixConfig,
     *,
     on_commit: OnCommit | None = None,
     should_stop: ShouldStop | None = None,
+    extend: bool = False,
     allow_repack: bool = False,
     accept_unsafe_store: bool = False,
 ) -> RunSummary:
@@ -154,13 +213,14 @@ def build(
         config: What to mix, and where to.
         on_commit: Hears of each commit, in order, in this thread.
         should_stop: Asked at each shard's edge; True ends the call there, and another call goes on.
+        extend: See `start`.
         allow_repack: See `start`.
         accept_unsafe_store: See `start`.
 
     Raises:
         MixerError: As `start` and `OpenRun.write`; whatever was committed stays.
     """
-    with start(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store) as run:
+    with start(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store) as run:
         run.write(run.plan.shard_count, on_commit=on_commit, should_stop=should_stop)
         return run.finish() if run.committed == run.plan.shard_count else run.summary()
 
@@ -172,8 +232,8 @@ def status(output: str) -> RunSummary:
         OutputError: There is no run there.
         CorruptionError: What is there is damaged.
     """
-    store, run = existing(output)
-    tail = CommitLog(store, run.run).tail()
+    found = look(output)
+    run, tail = found.run, found.tail
     if tail.commit is not None:
         check_commit(run.plan, tail.commit, tail.commit_where)
-    return summarize(store, run, tail.commit, tail.head, finished=tail.final is not None)
+    return summarize(found.store, run, tail.commit, tail.head, finished=tail.final is not None)

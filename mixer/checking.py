@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixer.core import commits
-from mixer.core.commits import Commit
+from mixer.core.commits import Amendment, Commit
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, OutputError
 from mixer.log import Tail
@@ -60,6 +60,28 @@ def check_complete(plan: Plan, last: Commit | None, where: str) -> None:
     if last is None or last.shard != plan.shard_count - 1:
         after = "none" if last is None else f"shard {last.shard}"
         raise CorruptionError(f"{where}: finishes the run of {plan.shard_count} shards after {after}")
+
+
+def check_amendment(amendment: Amendment, last: Commit | None, earlier: int, where: str) -> None:
+    """Check that an amendment follows what is before it.
+
+    Args:
+        amendment: The amendment.
+        last: The newest commit before it.
+        earlier: How many amendments are before it.
+        where: Where it is, for messages.
+
+    Raises:
+        CorruptionError: It does not.
+    """
+    shards, batches = (last.shard + 1, last.first_batch + last.batches) if last else (0, 0)
+    for what, expected, found in (
+        ("number", earlier + 1, amendment.number),
+        ("shards", shards, amendment.shards),
+        ("batches", batches, amendment.batches),
+    ):
+        if expected != found:
+            raise CorruptionError(f"{where}: the log before it says {what} {expected}, the amendment says {found}")
 
 
 def check_against_plan(store: Store, plan: Plan, tail: Tail) -> None:

@@ -6,19 +6,21 @@ What can be left, and when it goes:
   they stay, as a start may be at it just now. When the run is finished nobody needs to try the store any more.
 - Files of local writers that are not whole yet: they go if no process holds their lock (`mixer.storage.leftovers`).
 - Checkpoints that do not say what the log says. They are copies; a reader who finds none takes the log.
-- Shards that no commit names. A shard's name is its number, so one whose number is committed is the shard itself. One
-  that is not committed yet may be another process's that is about to commit it, or will be found and taken over by
-  the next start: it stays until the run is finished. From then on nobody writes shards, and what is beyond the last
-  one goes; it was not made by this run.
+
+Shards that no commit names stay. A shard's name is its number, so one whose number is committed is the shard itself.
+One that is not committed yet may be another process's that is about to commit it, or will be found by the next start,
+which takes it over or replaces it. That is so in a finished run, too: it may be extended at any moment, and a store has
+no way to delete an object only if it is still the one that was looked at.
 
 All else is either the run's own, or foreign; foreign objects are shown and never deleted.
 
 Why this harms no run, whether it is under way, starting or asleep: each of these rules, once it is true of an object,
-stays true for as long as the run is there. A log only grows, ``final`` is its last word, a dead process writes nothing,
-and no reader needs a checkpoint. So it does not matter how much time goes by between looking and deleting, and no clock
-is asked. A start that fell asleep at its probe before the run was finished, and wakes up when the object is gone, tries
-again under another name, which no list that was made before can hold. All is looked at once more before each object is
-deleted nevertheless, since people may have put another run, or another object of that name, where the old one was.
+stays true for as long as the run is there, or harms nobody where it does not. A log only grows, a dead process writes
+nothing, and no reader needs a checkpoint. So it does not matter how much time goes by between looking and deleting, and
+no clock is asked. A start that is at its probe, to extend the run or since before it was finished, and finds the object
+gone, tries again under another name, which no list that was made before can hold. All is looked at once more before
+each object is deleted nevertheless, since people may have put another run, or another object of that name, where the
+old one was.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixer.building import existing
+from mixer import extending
+from mixer.building import started
 from mixer.checking import check_against_plan
 from mixer.core import commits
 from mixer.core.plan import shard_path
@@ -104,14 +107,14 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
     Args:
         name: Name relative to the output.
         committed: Shards that are part of the run.
-        finished: Whether the run is complete, so that no shard will be added.
+        finished: Whether the run is complete, so that a start has nothing to do unless it extends it.
         stale: Checkpoints that do not say what the log says, and how so.
 
     >>> judge("data/shard-00000003.parquet", committed=4, finished=True)
     >>> judge("data/shard-00000004.parquet", committed=4, finished=True).collect
-    True
-    >>> judge("data/shard-00000004.parquet", committed=4, finished=False).collect
     False
+    >>> judge(".mixer/probe/a", committed=4, finished=True).collect
+    True
     >>> judge("data/notes.txt", committed=4, finished=True)
     Verdict(collect=False, reason='not made by mixer')
     """
@@ -122,12 +125,13 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
         found = (stale or {}).get(name)
         return Verdict(collect=True, reason=found) if found is not None else None
     if name.startswith(PROBE_PREFIX):
-        what, until_then = "left by a probe of the store", "a start may be at its probe of the store"
-    elif number is not None:
-        what, until_then = "a shard beyond the last one", "not committed yet: by a writer at work, or by the next start"
-    else:
-        return Verdict(collect=False, reason="not made by mixer")
-    return Verdict(collect=finished, reason=what if finished else until_then)
+        reason = "left by a probe of the store" if finished else "a start may be at its probe of the store"
+        return Verdict(collect=finished, reason=reason)
+    if number is not None and finished:
+        return Verdict(collect=False, reason="a shard beyond the last one: an extension would use or replace it")
+    if number is not None:
+        return Verdict(collect=False, reason="not committed yet: by a writer at work, or by the next start")
+    return Verdict(collect=False, reason="not made by mixer")
 
 
 def judge_unfinished(*, held: bool | None) -> Verdict:
@@ -174,7 +178,7 @@ def gc(output: str, *, delete: bool = False, on_delete: Callable[[Item], None] |
         ChangedError: Another run has taken its place meanwhile.
         StoreUnavailableError: The store does not answer; what was deleted is deleted, the same call goes on.
     """
-    survey = _Survey(*existing(output))
+    survey = _Survey(*started(output))
     found, kept = survey.look()
     deleted: list[Item] = []
     spared: list[Item] = []
@@ -196,7 +200,7 @@ def gc(output: str, *, delete: bool = False, on_delete: Callable[[Item], None] |
             on_delete(item)
     return Garbage(
         output=output,
-        run=survey.planned.run[:12],
+        run=survey.run[:12],
         committed=survey.committed,
         finished=survey.finished,
         found=tuple(found),
@@ -210,12 +214,14 @@ def gc(output: str, *, delete: bool = False, on_delete: Callable[[Item], None] |
 class _Survey:
     """One output, looked at as often as needed."""
 
-    def __init__(self, store: Store, planned: Planned) -> None:
+    def __init__(self, store: Store, started: Planned) -> None:
         self.store = store
-        self.planned = planned
+        self.run = started.run
+        """The run's id by now."""
         self.committed = 0
         self.finished = False
-        self._log = CommitLog(store, planned.run)
+        self._started = started
+        self._log = CommitLog(store, started.genesis)
         self._definition = self._definition_version()
 
     def look(self) -> tuple[list[Item], list[Item]]:
@@ -269,7 +275,9 @@ class _Survey:
     def _read_log(self) -> None:
         """Find out how far the run is, and check that it is what the plan says."""
         tail = self._log.tail()
-        check_against_plan(self.store, self.planned.plan, tail)
+        planned = extending.current(self._started, tail, self.store.url)
+        check_against_plan(self.store, planned.plan, tail)
+        self.run = planned.run
         self.committed = tail.commit.shard + 1 if tail.commit else 0
         self.finished = tail.final is not None
 

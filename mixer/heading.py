@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mixer.building import existing
+from mixer.building import look
 from mixer.checking import check_commit, check_length
 from mixer.core import commits
 from mixer.core.commits import Commit
@@ -39,20 +39,21 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         OutputError: There is no run at `output`, or it has not come to `batch` yet.
         CorruptionError: Something that was read is damaged.
     """
-    store, run = existing(output)
-    plan, log = run.plan, CommitLog(store, run.run)
+    found = look(output)
+    store, run = found.store, found.run
+    plan, log = run.plan, CommitLog(store, run.genesis)
     if batch >= plan.batches:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
-    shard, first = batch // plan.batches_per_shard, batch * plan.batch_size
+    shard, first = plan.shard_at(batch), batch * plan.batch_size
     tables: list[pa.Table] = []
-    for commit in _commits_from(log, plan, shard):
+    for commit in _commits_from(log, plan, shard, found.tail.next_slot):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
         tables.append(_read(store, commit, start, stop, run.shard_schema))
         if sum(map(len, tables)) >= rows:
             break
     if not tables and shard:
-        last = log.tail().commit
+        last = found.tail.commit
         done = last.first_batch + last.batches if last else 0
         raise OutputError(
             f"{store.url}: batch {batch} is not committed yet, so far there are {done}; "
@@ -62,13 +63,13 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
     return Rows(output, run.run[:12], plan.batch_size, first, table)
 
 
-def _commits_from(log: CommitLog, plan: Plan, shard: int) -> Iterator[Commit]:
-    """Yield the commits of `shard` and those after it.
+def _commits_from(log: CommitLog, plan: Plan, shard: int, stop: int) -> Iterator[Commit]:
+    """Yield the commits of `shard` and those after it, before slot `stop`.
 
-    The slot of a shard lies as many slots after its number as there were starts of the run before it. So a step from
-    a commit to where the wanted one would be, had there been no start in between, never goes too far.
+    The slot of a shard lies as many slots after its number as there are other slots before it, of starts of the run
+    above all. So a step from a commit to where the wanted one would be, were there only commits in between, never goes
+    too far.
     """
-    stop = log.next_slot()
     number = shard + 1
     while number < stop:
         slot = log.slot(number)

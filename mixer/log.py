@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -42,13 +42,15 @@ class Tail:
     commit: Commit | None
     """The newest commit."""
     final: Mapping[str, Any] | None
-    """Payload of the ``final`` slot, if the run is complete."""
+    """Payload of the ``final`` slot, if the run is complete and was not extended since."""
     head: str
     """The chain head."""
     physical: Mapping[str, Any] | None
     """Writer settings of the last start; None if the log is empty."""
     commit_where: str = ""
     """Where the newest commit is, for messages."""
+    amended: Slot | None = None
+    """The newest ``amend`` slot; None if the run was never extended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +167,62 @@ class CommitLog:
         slot = self.slot(next_slot - 1)
         opening = self._opening(slot)
         owner, physical = opening.writer["owner"], opening.payload.get("physical")
+        amended = self._amended(slot)
         while slot.kind == "open":
             if not slot.number:
                 return Tail(next_slot, owner, None, None, self.genesis, physical)
             slot = self.slot(slot.number - 1)
         if slot.number < next_slot - 1:
             self._opening(slot)
+        if self._amended_number(slot) != (amended.number if amended else None):
+            raise CorruptionError(f"{self._where(slot.number)}: names another amendment than the `open` after it")
         head = commits.chain_hash(slot.payload)
-        if slot.kind == "final":
+        final = slot.payload if slot.kind == "final" else None
+        if slot.kind == "shard":
+            where = self._where(slot.number)
+            commit: Commit | None = commits.commit_from(slot.payload, where)
+        else:
             commit, where = self._commit_before(slot.number)
-            return Tail(next_slot, owner, commit, slot.payload, head, physical, where)
-        where = self._where(slot.number)
-        return Tail(next_slot, owner, commits.commit_from(slot.payload, where), None, head, physical, where)
+        return Tail(next_slot, owner, commit, final, head, physical, where, amended)
+
+    def _amended_number(self, slot: Slot) -> int | None:
+        """Return the slot that `slot` names as the newest amendment's."""
+        number = slot.writer.get("amend")
+        if number is not None and (type(number) is not int or not 0 <= number <= slot.number):
+            raise CorruptionError(
+                f"{self._where(slot.number)}: expected the slot of the newest amendment, found {number!r}; it is no "
+                f"slot of this log"
+            )
+        return number
+
+    def _amended(self, slot: Slot) -> Slot | None:
+        """Return the ``amend`` slot that is in force at `slot`."""
+        number = self._amended_number(slot)
+        if number is None:
+            return None
+        amended = slot if number == slot.number else self.slot(number)
+        if amended.kind != "amend":
+            raise CorruptionError(
+                f"{self._where(slot.number)}: names slot {number} as the newest amendment, which is of kind "
+                f"{amended.kind!r}; restore the log from a copy"
+            )
+        return amended
+
+    def amendments(self, newest: Slot | None) -> list[Slot]:
+        """Return the ``amend`` slots up to `newest`, in order; each names its start of the run, which names another.
+
+        Raises:
+            CorruptionError: A slot is missing or damaged.
+        """
+        found: list[Slot] = []
+        while newest is not None:
+            found.append(newest)
+            opening = self._opening(newest)
+            earlier = self._amended(opening)
+            if earlier is not None and earlier.number >= newest.number:
+                raise CorruptionError(f"{self._where(opening.number)}: names a later amendment; restore it from a copy")
+            newest = earlier
+        return found[::-1]
 
     def _where(self, number: int) -> str:
         return f"{self.store.url}/{commits.slot_name(number)}"
@@ -224,22 +270,27 @@ class LogWriter:
     head: str
     recent: list[Slot] = field(default_factory=list)
     """Slots written since the last checkpoint, by this writer."""
+    amended: int | None = None
+    """The slot of the newest amendment."""
 
-    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Create the next slot; when this returns, it is durable.
+    def append(self, kind: str, payload: Mapping[str, Any]) -> Slot:
+        """Create the next slot, and return it; when this returns, it is durable.
 
         Raises:
             FencedError: Somebody else has taken the run over.
         """
-        slot = Slot(self.next_slot, kind, envelope(self.owner, self.open_slot), payload)
+        amended = self.next_slot if kind == "amend" else self.amended
+        slot = Slot(self.next_slot, kind, envelope(self.owner, self.open_slot, amended), payload)
         name = commits.slot_name(slot.number)
         if not self.log.store.create(name, commits.encode_slot(slot)):
             raise self._fenced(slot.number)
         self.next_slot += 1
+        self.amended = amended
         self.head = commits.chain_hash(payload)
         self.recent.append(slot)
         if self.next_slot % CHECKPOINT_SLOTS == 0:
             self._checkpoint()
+        return slot
 
     def _fenced(self, number: int) -> FencedError:
         writer = self.log.slot(number).writer
@@ -267,13 +318,14 @@ class LogWriter:
         self.recent.clear()
 
 
-def take_over(
+def take_over(  # noqa: PLR0913 -- each is one independent condition
     log_: CommitLog,
     owner: str,
     physical: Mapping[str, Any],
     *,
     tail: Tail | None = None,
     expected_owner: str | None = None,
+    accept: Callable[[Tail], object] | None = None,
 ) -> tuple[LogWriter, Tail]:
     """Create an ``open`` slot at the end of the log; return the right to write, and the end before it.
 
@@ -283,12 +335,16 @@ def take_over(
         physical: The writer settings of this start, for the record.
         tail: The end of the log as it was a moment ago, if it is known; read again if it is there no more.
         expected_owner: If given, the log must still be this start's.
+        accept: Looks at an end of the log that is not `tail`; an error that it raises leaves the log to its owner.
 
     Raises:
         FencedError: The log is no longer `expected_owner`'s, or others were faster too many times.
     """
     for _ in range(_OPEN_ATTEMPTS):
-        tail = tail or log_.tail()
+        if tail is None:
+            tail = log_.tail()
+            if accept is not None:
+                accept(tail)
         if expected_owner is not None and tail.owner != expected_owner:
             raise FencedError(
                 f"{log_.store.url}: another start of this run has taken it over ({tail.owner}); this process stops, "
@@ -296,9 +352,10 @@ def take_over(
             )
         number = tail.next_slot
         payload = {"genesis": log_.genesis, "head": tail.head, "physical": physical}
-        slot = Slot(number, "open", envelope(owner, number), payload)
+        amended = tail.amended.number if tail.amended else None
+        slot = Slot(number, "open", envelope(owner, number, amended), payload)
         if log_.store.create(commits.slot_name(number), commits.encode_slot(slot)):
-            return LogWriter(log_, owner, number, number + 1, tail.head, [slot]), tail
+            return LogWriter(log_, owner, number, number + 1, tail.head, [slot], amended), tail
         log.info("slot %d was taken by another start, reading on", number)
         tail = None
     raise FencedError(
@@ -306,11 +363,12 @@ def take_over(
     )
 
 
-def envelope(owner: str, open_slot: int) -> dict[str, Any]:
+def envelope(owner: str, open_slot: int, amended: int | None = None) -> dict[str, Any]:
     """Return who writes a slot now; the nonce makes every slot's bytes unique."""
     return {
         "owner": owner,
         "open": open_slot,
+        **({} if amended is None else {"amend": amended}),
         "nonce": secrets.token_hex(16),
         "host": socket.gethostname(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -19,9 +19,9 @@ from mixer.core.commits import Commit
 from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import Plan, ShardSpec, State
 from mixer.errors import FencedError, StoreError
-from mixer.log import CommitLog, LogWriter, Tail
+from mixer.log import LogWriter, Tail
 from mixer.planning import Planned
-from mixer.publishing import manifest
+from mixer.publishing import publish_manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
 from mixer.storage import Store
@@ -58,6 +58,8 @@ class RunSummary:
     state: State
     """The state after the last committed batch."""
     last_commit: Commit | None
+    extensions: int = 0
+    """How often the run was extended."""
 
 
 class OpenRun:
@@ -247,7 +249,7 @@ class OpenRun:
             )
             self._writer.append("final", payload)
             self._finished = True
-        _publish_manifest(self._store, self._planned, self._writer.log, self._writer.head)
+        publish_manifest(self._store, self._planned, self._writer.log, self._writer.head)
         return self.summary()
 
     def summary(self) -> RunSummary:
@@ -273,9 +275,5 @@ def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *,
         finished=finished,
         state=plan.state_at(batches),
         last_commit=last,
+        extensions=planned.extensions,
     )
-
-
-def _publish_manifest(store: Store, planned: Planned, commit_log: CommitLog, head: str) -> None:
-    if store.stat(commits.MANIFEST_NAME) is None:
-        store.put(commits.MANIFEST_NAME, manifest(planned, commit_log.commits(), head))

@@ -49,11 +49,20 @@ class Planned:
     """Columns whose type in some file is not the one that is written; empty when read back from a run."""
     definition: Mapping[str, Any]
     settings: WriterSettings
+    extensions: int = 0
+    """How often the run was extended; what is said here is what it has become by the last time."""
+    first_run: str | None = None
+    """The run's id before it was extended."""
 
     @property
     def run(self) -> str:
         """The run's id: the hash of its definition, in 64 hexadecimal digits."""
         return fingerprint(self.definition)
+
+    @property
+    def genesis(self) -> str:
+        """The run's id when it began, with which the chain of its log begins."""
+        return self.first_run or self.run
 
     @property
     def physical(self) -> dict[str, Any]:
@@ -99,7 +108,12 @@ def plan(config: MixConfig) -> Planned:
     return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
 
 
-def _plan(config: MixConfig, inventories: Mapping[str, Inventory], batches_per_row_group: int = 1) -> Plan:
+def _plan(
+    config: MixConfig,
+    inventories: Mapping[str, Inventory],
+    batches_per_row_group: int = 1,
+    cuts: tuple[int, ...] = (),
+) -> Plan:
     """Return the plan that `config` gives over its inputs.
 
     Raises:
@@ -116,6 +130,7 @@ def _plan(config: MixConfig, inventories: Mapping[str, Inventory], batches_per_r
         batches_per_shard=config.batches_per_shard,
         batches_per_row_group=batches_per_row_group,
         schedule=resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted),
+        cuts=cuts,
     )
 
 
@@ -152,6 +167,7 @@ def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dic
         "batch_size": config.batch_size,
         "batches": plan.batches,
         "batches_per_shard": config.batches_per_shard,
+        **({"cuts": plan.cuts} if plan.cuts else {}),
         **({"missing": config.missing} if config.missing != "error" else {}),
         "lineage": config.lineage,
         "schema": schema,
@@ -252,6 +268,19 @@ def _planned_before(
     if fingerprint(_definition(config, plan_, definition["schema"])) != fingerprint(definition):
         raise CorruptionError("`definition` is not what `asked` gives over `inputs`; restore it from a copy")
     return plan_
+
+
+def replanned(started: Planned, config: MixConfig, *, cuts: tuple[int, ...], extensions: int) -> Planned:
+    """Return the run `started` as `config` has extended it, planned over the inputs that were frozen at its start.
+
+    Raises:
+        NotEnoughDataError: They have too few rows.
+    """
+    plan_ = _plan(config, started.inventories, started.settings.batches_per_row_group, cuts)
+    definition = _definition(config, plan_, started.definition["schema"])
+    return replace(
+        started, config=config, plan=plan_, definition=definition, extensions=extensions, first_run=started.run
+    )
 
 
 def settings_from_json(value: Mapping[str, Any], batches_per_shard: int) -> WriterSettings:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from mixer import planning
+from mixer import extending, planning
 from mixer.checking import check_against_plan, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.errors import ChangedError, MixerError, OutputError
-from mixer.log import CommitLog
+from mixer.errors import ChangedError, MixerError, NotEnoughDataError, OutputError
+from mixer.extending import Asked
+from mixer.log import CommitLog, Tail
 from mixer.planning import Planned
 from mixer.records import read_record
 from mixer.sources.inventory import check_unchanged
-from mixer.storage import Store, open_store
+from mixer.storage import open_store
 
-Action = Literal["start", "resume", "nothing", "refuse"]
-"""What building would do: begin a run, go on with one, see that it is complete, or end with an error at once."""
+Action = Literal["start", "resume", "nothing", "extend", "refuse"]
+"""What building would do: begin a run, go on with one, see that it is complete, make it longer if it is told to, or end
+with an error at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +53,27 @@ def preview(config: MixConfig) -> Preview:
         except OutputError as error:
             return Preview(planned, "refuse", 0, error)
         return Preview(planned, "start", 0)
-    run = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
+    started = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
+    tail = CommitLog(store, started.genesis).tail()
+    run = extending.current(started, tail, store.url)
     try:
-        planned = planning.check_same(run, config, allow_repack=False)
-    except ChangedError as error:
-        rows, _ = planning.differences(run, config)
-        return Preview(planning.plan(config) if rows else run, "refuse", 0, error)
-    return _resumed(store, planned)
-
-
-def _resumed(store: Store, run: Planned) -> Preview:
-    """Return how a run that is there would go on."""
-    tail = CommitLog(store, run.run).tail()
+        planned, amendment = extending.going_on(started, run, Asked(config, extend=True, allow_repack=False), tail)
+    except (ChangedError, NotEnoughDataError) as error:
+        if not planning.row_differences(run.config, config):
+            return Preview(run, "refuse", 0, error)
+        return Preview(planning.plan(config), "refuse", 0, error)
     check_against_plan(store, run.plan, tail)
+    return _resumed(planned, tail, is_longer=amendment is not None)
+
+
+def _resumed(run: Planned, tail: Tail, *, is_longer: bool) -> Preview:
+    """Return how a run that is there would go on, made longer or not."""
     committed = tail.commit.shard + 1 if tail.commit else 0
-    if tail.final is not None:
+    if tail.final is not None and not is_longer:
         return Preview(run, "nothing", committed)
     try:
         for name, inventory in run.inventories.items():
             check_unchanged(name, inventory)
     except ChangedError as error:
         return Preview(run, "refuse", committed, error)
-    return Preview(run, "resume", committed)
+    return Preview(run, "extend" if is_longer else "resume", committed)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
+from mixer import extending
 from mixer.core import commits
-from mixer.core.commits import Commit
+from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import canonical_json
 from mixer.core.plan import Plan
+from mixer.errors import StoreError
+from mixer.log import CommitLog
 from mixer.planning import Planned
+from mixer.storage import Store
+
+_TRIES = 5
 
 
 def dataset_card(planned: Planned) -> bytes:
@@ -99,3 +106,60 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
             ],
         }
     )
+
+
+def publish_manifest(store: Store, planned: Planned, commit_log: CommitLog, head: str) -> None:
+    """Write the manifest of a run that is finished with the chain head `head`, unless it is there.
+
+    The manifest of a run that was extended since is replaced. A process that sleeps here while others extend and finish
+    the run replaces nothing: it looks at the log after it has looked which manifest is there.
+    """
+    for _ in range(_TRIES):
+        info = store.stat(commits.MANIFEST_NAME)
+        if info is not None and (not planned.extensions or _head_said(store.get(commits.MANIFEST_NAME)) == head):
+            return
+        # Others may have extended the run, and added to the log, since it was finished.
+        data = manifest(planned, commit_log.commits()[: planned.plan.shard_count], head)
+        if info is None:
+            if store.create(commits.MANIFEST_NAME, data):
+                return
+        elif commit_log.tail().head != head or store.replace(commits.MANIFEST_NAME, data, info.version):
+            return
+    raise StoreError(
+        f"{store.url}/{commits.MANIFEST_NAME}: changed {_TRIES} times while it was to be written; see what else writes "
+        f"to this output, end it, then run again"
+    )
+
+
+def _head_said(data: bytes | None) -> str | None:
+    """Return the chain head that a manifest names; None if it names none."""
+    try:
+        content = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return None
+    head = content.get("head") if isinstance(content, dict) else None
+    return head if isinstance(head, str) else None
+
+
+def publish_card(store: Store, started: Planned, planned: Planned, amendments: Sequence[Slot]) -> None:
+    """Write the dataset card, unless there is one; one that was written before the run was extended is replaced.
+
+    Args:
+        store: Where the run is.
+        started: What it began as.
+        planned: What it is by now.
+        amendments: Its ``amend`` slots; the last one makes it what it is.
+    """
+    data = dataset_card(planned)
+    if store.create(commits.CARD_NAME, data) or not amendments:
+        return
+    info = store.stat(commits.CARD_NAME)
+    found = store.get(commits.CARD_NAME)
+    if info is None or found == data:
+        return
+    former = [started] + [
+        extending.amended(started, slot, f"{store.url}/{commits.slot_name(slot.number)}") for slot in amendments[:-1]
+    ]
+    # One that people have written stays. If another start is faster, it writes the same.
+    if any(found == dataset_card(one) for one in former):
+        store.replace(commits.CARD_NAME, data, info.version)

@@ -14,8 +14,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mixer.building import existing
-from mixer.checking import check_commit, check_complete, check_final
+from mixer import extending
+from mixer.building import started
+from mixer.checking import check_amendment, check_commit, check_complete, check_final
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import sha256_hex
@@ -97,22 +98,22 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
         OutputError: There is no run there.
         CorruptionError: Its definition is damaged, so nothing else can be checked.
     """
-    store, run = existing(output)
+    store, run = started(output)
     objects = {info.name: info for info in store.list("")}
     with ThreadPoolExecutor(READERS, thread_name_prefix="mixer-verify") as readers:
         log = _Log(store, run)
         log.read(objects, readers)
         problems = list(log.problems)
-        found = readers.map(partial(_shard_problems, store, run), log.commits)
+        found = readers.map(partial(_shard_problems, store), log.commits, log.plans)
         for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
             problems += wrong
             if on_object is not None:
                 on_object(Checked(commit.path, commit.rows, commit.bytes, done, len(log.commits)))
     problems += _checkpoint_problems(store, objects, log)
-    problems += _manifest_problems(store, run, log)
+    problems += _manifest_problems(store, log)
     return VerifyReport(
         output=output,
-        run=run.run[:12],
+        run=log.newest.run[:12],
         slots=log.stop,
         shards=len(log.commits),
         rows=sum(commit.rows for commit in log.commits),
@@ -130,11 +131,20 @@ class _Log:
 
     store: Store
     run: Planned
+    """What it began as."""
     slots: dict[int, Slot] = field(default_factory=dict)
     """Every undamaged slot by number."""
     stop: int = 0
     """One past the last slot, damaged or not."""
     commits: list[Commit] = field(default_factory=list)
+    plans: list[Planned | None] = field(default_factory=list)
+    """What the run was at each of the commits; None if the amendment that says so cannot be read."""
+    amended: dict[int | None, Planned] = field(default_factory=dict)
+    """What the run is from each ``amend`` slot on; under None what it began as."""
+    amend: int | None = None
+    """The newest ``amend`` slot so far."""
+    ends: list[tuple[Planned, int, str]] = field(default_factory=list)
+    """For each ``final`` slot what the run was, how many commits it had, and its chain head."""
     problems: list[Problem] = field(default_factory=list)
     head: str | None = None
     """The chain head; None behind a slot that cannot be read."""
@@ -147,7 +157,8 @@ class _Log:
         for name in (name for name in names if numbers[name] is None):
             self._report(name, "expected slots only in the commit log; remove what does not belong there")
         known = sorted(number for number in numbers.values() if number is not None)
-        self.head = self.run.run
+        self.head = self.run.genesis
+        self.amended[None] = self.run
         opening: Slot | None = None
         for number, slot in zip(known, readers.map(self._slot, known), strict=True):
             if number > self.stop:
@@ -160,8 +171,14 @@ class _Log:
                 continue
             self.slots[number] = slot
             opening = self._check_owner(slot, opening)
+            self._check_amended(slot)
             self._check_payload(slot)
         self._check_definition()
+
+    @property
+    def newest(self) -> Planned:
+        """What the run is by now, as far as that can be read."""
+        return self.amended[max((number for number in self.amended if number is not None), default=None)]
 
     def _check_definition(self) -> None:
         """Report the definition if the whole log is another run's: one of the two was replaced, and who knows which."""
@@ -218,11 +235,23 @@ class _Log:
             )
         return opening
 
+    def _check_amended(self, slot: Slot) -> None:
+        """Check that `slot` names the newest amendment, which says what it must be."""
+        number = slot.writer.get("amend")
+        known = slot.number if slot.kind == "amend" else self.amend
+        # If the one it names cannot be read, that is what is wrong.
+        if number != known and (type(number) is not int or number in self.slots or not 0 <= number < slot.number):
+            expected = "none" if known is None else f"slot {known}"
+            self._report(
+                commits.slot_name(slot.number), f"expected {expected} as the newest amendment, found {number!r}"
+            )
+        self.amend = number if type(number) is int else None
+
     def _check_payload(self, slot: Slot) -> None:
         name = commits.slot_name(slot.number)
         if slot.kind == "open":
             return
-        if self.finished:
+        if self.finished and slot.kind != "amend":
             self._report(name, f"a slot of kind {slot.kind!r} after the run was finished")
         known, before = len(self.problems), self.head
         if before is not None and slot.payload.get("prev") != before:
@@ -230,15 +259,30 @@ class _Log:
         if slot.kind == "final":
             self.finished = True
             self._check_final(name, slot, follows=before is not None)
+        elif slot.kind == "amend":
+            self.finished = False
+            self._check_amendment(name, slot, follows=before is not None)
         else:
             self._check_shard(name, slot, follows=before is not None)
         # What comes after a slot that is wrong itself is not to be blamed for not being linked to it.
         self.head = commits.chain_hash(slot.payload) if len(self.problems) == known else None
 
+    def _check_amendment(self, name: str, slot: Slot, *, follows: bool) -> None:
+        earlier = sum(number is not None for number in self.amended)
+        last = self.commits[-1] if self.commits else None
+        try:
+            amendment = commits.amendment_from(slot.payload, "amend")
+            self.amended[slot.number] = extending.amended(self.run, slot, "amend")
+            check_amendment(amendment, last, earlier if follows else amendment.number - 1, "amend")
+        except CorruptionError as error:
+            self._report(name, str(error).removeprefix("amend: "))
+
     def _check_shard(self, name: str, slot: Slot, *, follows: bool) -> None:
+        run = self.amended.get(self.amend)
         try:
             commit = commits.commit_from(slot.payload, "commit")
-            check_commit(self.run.plan, commit, "commit")
+            if run is not None:
+                check_commit(run.plan, commit, "commit")
         except CorruptionError as error:
             self._report(name, str(error).removeprefix("commit: "))
             return
@@ -246,17 +290,22 @@ class _Log:
         if commit.shard != expected and follows:
             self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
         self.commits.append(commit)
+        self.plans.append(run)
 
     def _check_final(self, name: str, slot: Slot, *, follows: bool) -> None:
+        run = self.amended.get(self.amend)
+        if run is None:
+            return
+        self.ends.append((run, len(self.commits), commits.chain_hash(slot.payload)))
         try:
-            check_final(self.run.plan, slot.payload, "final")
+            check_final(run.plan, slot.payload, "final")
             if follows:
-                check_complete(self.run.plan, self.commits[-1] if self.commits else None, "final")
+                check_complete(run.plan, self.commits[-1] if self.commits else None, "final")
         except CorruptionError as error:
             self._report(name, str(error).removeprefix("final: "))
 
 
-def _shard_problems(store: Store, run: Planned, commit: Commit) -> list[Problem]:
+def _shard_problems(store: Store, commit: Commit, run: Planned | None) -> list[Problem]:
     """Return what is wrong with the shard of `commit`; it is read whole."""
     where = f"{store.url}/{commit.path}"
     info = store.stat(commit.path)
@@ -268,7 +317,7 @@ def _shard_problems(store: Store, run: Planned, commit: Commit) -> list[Problem]
         return [Problem(where, "missing, though the log names it; restore it from a copy")]
     if (found := sha256_hex(data)) != commit.sha256:
         return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
-    return [Problem(where, problem) for problem in _parquet_problems(run, commit, data)]
+    return [Problem(where, problem) for problem in (_parquet_problems(run, commit, data) if run is not None else ())]
 
 
 def _parquet_problems(run: Planned, commit: Commit, data: bytes) -> Iterator[str]:
@@ -316,18 +365,24 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
             yield Problem(where, f"says otherwise than the log; {remedy}")
 
 
-def _manifest_problems(store: Store, run: Planned, log: _Log) -> Iterator[Problem]:
-    """Yield why the manifest is not the one that the log gives."""
+def _manifest_problems(store: Store, log: _Log) -> Iterator[Problem]:
+    """Yield why the manifest is not one that the log gives: of the end, or, of a run made longer, of a former end."""
     info, where = store.stat(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
-    if not log.finished:
-        if info is not None:
-            yield Problem(where, "there already, though the run is not finished; remove it")
-    elif info is None:
-        yield Problem(where, "missing, though the run is finished; `mixer run` writes it again")
-    elif not log.problems:
-        expected = manifest(run, log.commits, log.head or "")
-        if info.bytes != len(expected) or store.get(commits.MANIFEST_NAME) != expected:
-            yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
+    if info is None:
+        if log.finished:
+            yield Problem(where, "missing, though the run is finished; `mixer run` writes it again")
+        return
+    if not log.finished and not log.ends:
+        yield Problem(where, "there already, though the run is not finished; remove it")
+        return
+    if log.problems:
+        return
+    found = store.get(commits.MANIFEST_NAME)
+    said = [manifest(run, log.commits[:shards], head) for run, shards, head in log.ends]
+    if found not in said:
+        yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
+    elif log.finished and found != said[-1]:
+        yield Problem(where, "of the run before it was extended; `mixer run` writes it again")
 
 
 def _orphans(objects: Iterable[str], shards: Iterable[Commit]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def summary_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
     state = "finished" if value["finished"] else f"{wording.percent(done, shards)} done, can be resumed"
     pairs = [
         ("Output", wording.visible(value["output"])),
-        ("Run", f"{value['run']}, {state}"),
+        ("Run", f"{value['run']}, {_extended(value['extensions'])}{state}"),
         ("Shards", f"{done:,} of {shards:,} committed, {wording.size(value['bytes'])}"),
         ("Rows", f"{value['rows']:,} in {wording.plural(value['batches'], 'batch')}"),
         ("Last commit", _commit(last) if last else "none yet"),
@@ -42,6 +42,10 @@ def summary_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
     offsets, carries = value["state"]["offsets"], value["state"]["remainder_carry"]
     rows = [(wording.visible(name), wording.count(offsets[name]), wording.count(carries[name])) for name in offsets]
     yield from table(("dataset", "offset", "carry"), rows, align="lrr", width=width)
+
+
+def _extended(times: int) -> str:
+    return f"extended {'once' if times == 1 else f'{times:,} times'}, " if times else ""
 
 
 def _commit(commit: Mapping[str, Any]) -> str:

@@ -33,15 +33,17 @@ class Allowed:
 
     repack: bool
     unsafe_store: bool
+    extend: bool = False
 
 
 class Build(Protocol):
     """What brings a run to its end: the engine itself, or the flow around it."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 -- each is one independent choice
         self,
         config: MixConfig,
         *,
+        extend: bool,
         allow_repack: bool,
         accept_unsafe_store: bool,
         on_commit: Callable[[Commit], None],
@@ -79,6 +81,7 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
     try:
         return build(
             config,
+            extend=allowed.extend,
             allow_repack=allowed.repack,
             accept_unsafe_store=allowed.unsafe_store,
             on_commit=on_commit,

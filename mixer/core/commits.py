@@ -3,18 +3,20 @@
 Slot ``n`` lies at ``.mixer/log/<n, 12 digits>.json``, is created once and never changed. Two layers on purpose:
 
 - the *payload* says what became part of the run; it is the same in every run of one definition over the same data,
-  whoever wrote it and however often it was interrupted. A ``shard`` or ``final`` payload holds the sha256 of the
-  one before it, so the last one's sha256, the chain head, stands for all that came before it.
-- the *envelope* says who wrote the slot and when, with a fresh nonce, so that no two writes are ever equal.
+  whoever wrote it and however often it was interrupted. Every payload but an ``open``'s holds the sha256 of the one
+  before it, so the last one's sha256, the chain head, stands for all that came before it.
+- the *envelope* says who wrote the slot and when, with a fresh nonce, so that no two writes are ever equal. Once a run
+  has been extended it also names the slot of the newest ``amend``, so that nobody need look for it.
 
-Kinds: ``open`` (a process takes the run over), ``shard`` (a commit), ``final``. Only a process that wrote slot
-``n - 1`` may write slot ``n``, or may create an ``open`` there; `open` payloads are outside the chain.
+Kinds: ``open`` (a process takes the run over), ``shard`` (a commit), ``amend`` (the run gets longer from here on),
+``final``, after which only an ``amend`` may follow. Only a process that wrote slot ``n - 1`` may write slot ``n``, or
+may create an ``open`` there; `open` payloads are outside the chain.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,7 +33,7 @@ CHECKPOINT_PREFIX = ".mixer/checkpoints/"
 MANIFEST_NAME = "manifest.json"
 CARD_NAME = "README.md"
 
-KINDS = ("open", "shard", "final")
+KINDS = ("open", "shard", "amend", "final")
 _MOST_DIGITS = 18
 
 
@@ -106,6 +108,30 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Amendment:
+    """What makes a run longer: the payload of an ``amend`` slot. The newest one and ``run.json`` are the whole plan."""
+
+    number: int
+    """1 for a run's first, and so on."""
+    run: str
+    """The run's id from here on: the hash of its definition, which later shards name."""
+    asked: Mapping[str, Any]
+    """The fields of the config that are not as in ``run.json``, as they are now."""
+    cuts: Sequence[int]
+    """All batches before which a shard ends short, see `mixer.core.plan.Plan.cuts`."""
+    shards: int
+    """Shards that were committed before it."""
+    batches: int
+    """Batches of these shards."""
+    prev: str
+    """The chain head before it."""
+
+    def payload(self) -> dict[str, Any]:
+        """Return the payload that this amendment is in a slot."""
+        return {**asdict(self), "cuts": list(self.cuts)}
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One entry of the commit log."""
 
@@ -113,7 +139,8 @@ class Slot:
     kind: str
     """One of `KINDS`."""
     writer: Mapping[str, Any]
-    """Who wrote it: ``owner`` (this start of the run), ``open`` (its open slot), nonce, host, time, versions."""
+    """Who wrote it: ``owner`` (this start of the run), ``open`` (its open slot), nonce, host, time, versions; and of a
+    run that has been extended ``amend``, the slot of the newest amendment, itself if it is one."""
     payload: Mapping[str, Any]
 
 
@@ -216,14 +243,7 @@ def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
     Raises:
         CorruptionError: It has other fields than a commit, or one of another type; the message names them.
     """
-    if set(payload) != set(_FIELDS):
-        raise CorruptionError(f"{where}: not a commit: expected the fields {sorted(_FIELDS)}, found {sorted(payload)}")
-    for name, value in payload.items():
-        # `bool` is an `int` to Python, and none to a log.
-        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
-            raise CorruptionError(
-                f"{where}: not a commit: expected {name} to be {_FIELDS[name].__name__}, found {type(value).__name__}"
-            )
+    _check_fields(payload, _FIELDS, "a commit", where)
     return Commit(**payload)
 
 
@@ -239,6 +259,40 @@ _FIELDS: Mapping[str, type] = {
     "state": dict,
     "prev": str,
 }
+
+
+def amendment_from(payload: Mapping[str, Any], where: str) -> Amendment:
+    """Return the amendment that the payload of an ``amend`` slot is.
+
+    Raises:
+        CorruptionError: It has other fields than an amendment, or one of another type; the message names them.
+    """
+    _check_fields(payload, _AMENDMENT_FIELDS, "an amendment", where)
+    if not all(type(cut) is int for cut in payload["cuts"]):
+        raise CorruptionError(f"{where}: not an amendment: expected cuts to be whole numbers")
+    return Amendment(**payload)
+
+
+_AMENDMENT_FIELDS: Mapping[str, type] = {
+    "number": int,
+    "run": str,
+    "asked": dict,
+    "cuts": list,
+    "shards": int,
+    "batches": int,
+    "prev": str,
+}
+
+
+def _check_fields(payload: Mapping[str, Any], fields: Mapping[str, type], what: str, where: str) -> None:
+    if set(payload) != set(fields):
+        raise CorruptionError(f"{where}: not {what}: expected the fields {sorted(fields)}, found {sorted(payload)}")
+    for name, value in payload.items():
+        # `bool` is an `int` to Python, and none to a log.
+        if not isinstance(value, fields[name]) or isinstance(value, bool):
+            raise CorruptionError(
+                f"{where}: not {what}: expected {name} to be {fields[name].__name__}, found {type(value).__name__}"
+            )
 
 
 def final_payload(*, prev: str, shards: int, batches: int, rows: int, state: State) -> dict[str, Any]:

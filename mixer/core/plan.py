@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
 from mixer.core.allocation import Counts
 from mixer.core.exhaustion import Phase
@@ -83,6 +84,8 @@ class Plan:
     batches_per_shard: int
     batches_per_row_group: int
     schedule: Schedule
+    cuts: tuple[int, ...] = ()
+    """Batches before which a shard ends short of its batches: the run ended there once, and was then extended."""
 
     @property
     def batches(self) -> int:
@@ -108,7 +111,34 @@ class Plan:
     @property
     def shard_count(self) -> int:
         """How many shards the run has."""
-        return -(-self.batches // self.batches_per_shard)
+        return sum(-(-(stop - start) // self.batches_per_shard) for start, stop in self._stretches())
+
+    def _stretches(self) -> Iterator[tuple[int, int]]:
+        """Yield first batch and stop of each stretch in which only the last shard may be short."""
+        return pairwise((0, *self.cuts, self.batches))
+
+    def shard_at(self, batch: int) -> int:
+        """Return the shard that batch `batch` lies in.
+
+        Raises:
+            IndexError: The run has no such batch.
+        """
+        shards = 0
+        for start, stop in self._stretches():
+            if start <= batch < stop:
+                return shards + (batch - start) // self.batches_per_shard
+            shards += -(-(stop - start) // self.batches_per_shard)
+        raise IndexError(f"batch {batch}: expected one from 0 to {self.batches - 1}")
+
+    def _batches_of(self, index: int) -> tuple[int, int]:
+        """Return first batch and stop of shard `index`, which the run has."""
+        for start, stop in self._stretches():
+            shards = -(-(stop - start) // self.batches_per_shard)
+            first = start + index * self.batches_per_shard
+            if index < shards:
+                return first, min(first + self.batches_per_shard, stop)
+            index -= shards
+        raise AssertionError(f"no shard of {self.shard_count}")
 
     def shard(self, index: int) -> ShardSpec:
         """Return what shard `index` is made of.
@@ -118,8 +148,7 @@ class Plan:
         """
         if not 0 <= index < self.shard_count:
             raise IndexError(f"shard {index}: expected one from 0 to {self.shard_count - 1}")
-        first = index * self.batches_per_shard
-        stop = min(first + self.batches_per_shard, self.batches)
+        first, stop = self._batches_of(index)
         starts, stops = self.schedule.offsets_at(first), self.schedule.offsets_at(stop)
         ranges = tuple(RowRange(*parts) for parts in zip(self.names, starts, stops, strict=True))
         return ShardSpec(index, shard_path(index), first, stop - first, sum(part.rows for part in ranges), ranges)
@@ -139,3 +168,24 @@ class Plan:
             "offsets": dict(zip(self.names, self.schedule.offsets_at(batch), strict=True)),
             "remainder_carry": dict(zip(self.names, self.schedule.carries_at(batch), strict=True)),
         }
+
+
+def first_change(was: Plan, now: Plan) -> int | None:
+    """Return the first batch of `was` that is another one, or none, in `now`; None if `now` only adds to `was`.
+
+    Compared are rules, not only what comes of them: where a rule is another one, so are the states.
+    """
+    last = was.schedule.segments[-1]
+    for one, other in zip_longest(was.schedule.segments, now.schedule.segments):
+        if one is None:
+            return None
+        if other is None or (one.first_batch, one.rule, one.members, one.offsets) != (
+            other.first_batch,
+            other.rule,
+            other.members,
+            other.offsets,
+        ):
+            return one.first_batch
+        if other.batches < one.batches or (one is not last and other.batches != one.batches):
+            return min(one.stop_batch, other.stop_batch)
+    return None
