@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixer.building import existing, status
+from mixer.building import Existing, look, started
 from mixer.config import MixConfig, load_config
-from mixer.errors import ChangedError
-from mixer.planning import Planned, differences, plan, row_differences
+from mixer.errors import ChangedError, NotEnoughDataError
+from mixer.extending import Asked, going_on
+from mixer.planning import Planned, differences, row_differences
 from mixer.shards import DEFAULT_LEVELS
 from mixer.sources.inventory import Inventory, check_unchanged
+from mixer.storage.inputs import InputListing, find_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class Difference:
     """Whether that is the output of a run, and not a config."""
     refused: tuple[str, ...]
     """What a resume is refused for: it decides which rows come out, or is an input that has changed."""
+    why: str | None
+    """More on that, if `old` is a run that the config could almost make longer."""
+    extends: tuple[str, ...]
+    """What only makes a run longer, and is allowed by `--extend`."""
     repack: tuple[str, ...]
     """What `--allow-repack` allows: it decides bytes only."""
     harmless: tuple[str, ...]
@@ -31,15 +37,18 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The worst of it: ``refused``, ``allow-repack``, ``harmless`` or ``same``.
+        """The worst of it: ``refused``, ``extend``, ``allow-repack``, ``harmless`` or ``same``.
 
-        >>> Difference("old.yaml", is_run=False, refused=(), repack=("compression: ...",), harmless=()).verdict
+        >>> Difference("old.yaml", False, (), None, (), repack=("compression: ...",), harmless=()).verdict
         'allow-repack'
         """
-        for verdict, found in (("refused", self.refused), ("allow-repack", self.repack), ("harmless", self.harmless)):
-            if found:
-                return verdict
-        return "same"
+        found = {
+            "refused": self.refused,
+            "extend": self.extends,
+            "allow-repack": self.repack,
+            "harmless": self.harmless,
+        }
+        return next((verdict for verdict, lines in found.items() if lines), "same")
 
 
 def is_config(old: str) -> bool:
@@ -52,7 +61,6 @@ def compare(config: MixConfig, old: str) -> Difference:
 
     Raises:
         ConfigError, OutputError, CorruptionError, StoreError: There is neither at `old`, or it cannot be read.
-        InputError, SchemaError, NotEnoughDataError: `old` is a run, and `config` cannot be planned.
     """
     if is_config(old):
         was = load_config(old)
@@ -60,14 +68,36 @@ def compare(config: MixConfig, old: str) -> Difference:
             old,
             is_run=False,
             refused=tuple(row_differences(was, config)),
+            why=None,
+            extends=(),
             repack=tuple(_physical(was, config)),
             harmless=tuple(_harmless(was, config)),
         )
-    _, run = existing(old)
-    rows, bytes_only = differences(run, config)
-    changed, more = _inputs(run, config, finished=status(old).finished)
-    harmless = [*_harmless(run.config, config), *more]
-    return Difference(old, is_run=True, refused=(*rows, *changed), repack=tuple(bytes_only), harmless=tuple(harmless))
+    there = look(old)
+    run, (rows, bytes_only) = there.run, differences(there.run, config)
+    why = _why_not_longer(old, there, config) if rows else None
+    longer = bool(rows) and why is None
+    changed, more = _inputs(run, config) if longer or there.tail.final is None else ([], [])
+    return Difference(
+        old,
+        is_run=True,
+        refused=(*(() if longer else rows), *changed),
+        why=why,
+        extends=tuple(rows) if longer else (),
+        repack=tuple(bytes_only),
+        harmless=(*_harmless(run.config, config), *more),
+    )
+
+
+def _why_not_longer(old: str, there: Existing, config: MixConfig) -> str | None:
+    """Return why `config` does not just make a run longer; None if that is all it does."""
+    _, began = started(old)
+    try:
+        going_on(began, there.run, Asked(config, extend=True, allow_repack=True), there.tail)
+    except (ChangedError, NotEnoughDataError) as error:
+        # Before the last line stands what differs, which is told anyway.
+        return str(error).rpartition("\n")[2]
+    return None
 
 
 def _physical(was: MixConfig, now: MixConfig) -> Iterator[str]:
@@ -91,27 +121,25 @@ def _harmless(was: MixConfig, now: MixConfig) -> Iterator[str]:
         yield f"length_column: {now.length_column!r} now; only `mixer plan` looks at it"
 
 
-def _inputs(run: Planned, config: MixConfig, *, finished: bool) -> tuple[list[str], list[str]]:
-    """Return which inputs of `run` have changed, and what a new inventory would find that the run does not know."""
+def _inputs(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:
+    """Return which inputs of `run` have changed, and what is there now that the run does not know."""
     changed: list[str] = []
     more: list[str] = []
-    if not finished:
-        for name, inventory in run.inventories.items():
-            try:
-                check_unchanged(name, inventory)
-            except ChangedError as error:
-                changed.append(str(error))
-    if changed or list(run.config.datasets) != list(config.datasets):
-        return changed, more
-    for name, inventory in plan(config).inventories.items():
-        if run.config.datasets[name].path == config.datasets[name].path:
-            more += _new_files(name, run.inventories[name], inventory)
+    for name, inventory in run.inventories.items():
+        try:
+            check_unchanged(name, inventory)
+        except ChangedError as error:
+            changed.append(str(error))
+            continue
+        dataset = config.datasets.get(name)
+        if dataset is not None and dataset.path == run.config.datasets[name].path:
+            more += _new_files(name, inventory, find_inputs(dataset.path))
     return changed, more
 
 
-def _new_files(name: str, was: Inventory, now: Inventory) -> Iterator[str]:
+def _new_files(name: str, was: Inventory, now: InputListing) -> Iterator[str]:
     known = {entry.url for entry in was.files}
-    if new := [entry.url for entry in now.files if entry.url not in known]:
+    if new := [file.url for file in now.files if file.url not in known]:
         yield (
             f"datasets.{name}: {len(new):,} file{'s' if len(new) > 1 else ''} that the run does not know, and will not "
             f"read: {new[0]}{', ...' if len(new) > 1 else ''}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -38,6 +39,10 @@ class PhaseForecast:
 class DatasetForecast:
     """What comes of a dataset."""
 
+    items: int
+    """Items that the run takes, over all passes."""
+    exact_items: Fraction
+    """What its weights would give it if items could be cut."""
     ending_batch: int | None
     """The batch that takes the last of its items; None if some are left, or it has no end."""
     used_bytes: int
@@ -104,10 +109,12 @@ def forecast(planned: Planned) -> Forecast:
 def _datasets(planned: Planned, layouts: list[Layout]) -> Iterator[DatasetForecast]:
     plan = planned.plan
     ends, taken = ending_batches(plan), plan.schedule.offsets_at(plan.batches)
+    exact = plan.schedule.exact_at(plan.batches)
     for place, name in enumerate(plan.names):
         inventory = planned.inventories[name]
         used = inventory.bytes * taken[place] // inventory.rows if inventory.rows else 0
-        yield DatasetForecast(ends[place], used, reads_of(layouts[place], plan.passes[place], 0, taken[place]))
+        reads = reads_of(layouts[place], plan.passes[place], 0, taken[place])
+        yield DatasetForecast(taken[place], exact[place], ends[place], used, reads)
 
 
 def _layout(inventory: Inventory, columns: int) -> Layout:

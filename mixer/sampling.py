@@ -159,11 +159,10 @@ def _first_files(inventory: Inventory, rows: int) -> Inventory:
 
 def _seen(planned: Planned, name: str, view: View, part: Inventory, column: str) -> ParquetSource | None:
     """Return the rows of some files of a dataset in this column alone; None if they have none."""
-    in_run = column in planned.schema.names
-    stored = view.stored_name(column) if in_run else column
+    stored = view.stored_name(column) if column in planned.schema.names else None
+    in_run = stored is not None
     if stored is None:
-        return None
-    if not in_run:
+        stored = column
         view = View((Column(column, column),), fill=True)
     footers = [(file.url, part.footers.get(file.url) or read_planned_footer(name, file)) for file in part.files]
     schemas = [(url, footer.schema.to_arrow_schema()) for url, footer in footers]

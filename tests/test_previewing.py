@@ -6,6 +6,7 @@ import pytest
 
 from mixer import building
 from mixer.errors import ChangedError, CorruptionError, NotEnoughDataError, OutputError
+from mixer.planning import run_file
 from mixer.previewing import preview
 from tests.mixes import mix_config
 
@@ -39,10 +40,27 @@ def test_foreign_objects_would_be_refused(tmp_path: Path) -> None:
 
 def test_another_definition_is_planned_and_would_be_refused(tmp_path: Path) -> None:
     building.build(mix_config(tmp_path))
-    seen = preview(mix_config(tmp_path, batches=13))
-    assert (seen.action, seen.planned.plan.batches) == ("refuse", 13)
+    seen = preview(mix_config(tmp_path, batch_size=2))
+    assert (seen.action, seen.planned.plan.batch_size) == ("refuse", 2)
     assert isinstance(seen.refusal, ChangedError)
-    assert "batches: the run has 12, the config has 13" in str(seen.refusal)
+    assert "batch_size: the run has 4, the config has 2" in str(seen.refusal)
+
+
+def test_a_longer_run_is_planned_as_what_it_would_be_extended_to(tmp_path: Path) -> None:
+    building.build(mix_config(tmp_path))
+    seen = preview(mix_config(tmp_path, batches=13))
+    assert (seen.action, seen.planned.plan.batches, seen.committed, seen.refusal) == ("extend", 13, 4, None)
+
+
+def test_a_length_column_is_no_part_of_a_run(tmp_path: Path) -> None:
+    run = preview(mix_config(tmp_path)).planned
+    named = preview(mix_config(tmp_path, length_column="n")).planned
+    assert (named.run, named.fingerprint) == (run.run, run.fingerprint)
+    assert run_file(named) == run_file(run)
+    with building.start(mix_config(tmp_path)) as started:
+        started.write(1)
+    assert preview(mix_config(tmp_path, length_column="n")).action == "resume"
+    assert building.build(mix_config(tmp_path, length_column="text")).finished
 
 
 def test_another_codec_would_be_refused_though_the_rows_are_the_same(tmp_path: Path) -> None:

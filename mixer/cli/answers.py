@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 from mixer.building import status
-from mixer.cli import gc_view, head_view, plan_view, run_view, verify_view
+from mixer.cli import diff_view, gc_view, head_view, plan_view, run_view, verify_view
 from mixer.cli.console import Failure, Reply, failure_of, say, without_secrets
 from mixer.cli.pace import Step
+from mixer.cli.plan_value import plan_value
 from mixer.cli.progress import display
 from mixer.collecting import Item, gc
-from mixer.config import load_config
+from mixer.comparing import compare
+from mixer.config import json_schema, load_config
 from mixer.errors import CorruptionError, StoreError
 from mixer.heading import head
 from mixer.previewing import preview
+from mixer.sampling import measure, sample_lengths
 from mixer.verifying import Checked, verify
 
 
-def show_plan(config: str) -> Reply:
+def show_plan(config: str, *, measured: bool = False) -> Reply:
     """Answer `mixer plan`."""
-    seen = preview(load_config(config))
-    value = plan_view.plan_value(seen)
+    asked = load_config(config)
+    seen = preview(asked)
+    # What is refused anyway is not worth the time, and its inputs may be gone.
+    pace = measure(seen.planned) if measured and seen.refusal is None else None
+    column = asked.length_column if seen.refusal is None else None
+    lengths = None if column is None else sample_lengths(seen.planned, column)
+    value = plan_value(seen, pace=pace, lengths=lengths, length_column=column)
     failure = failure_of(seen.refusal) if seen.refusal else None
     return Reply(value, partial(plan_view.plan_lines, value, config=config), failure)
+
+
+def show_difference(config: str, old: str) -> Reply:
+    """Answer `mixer plan --diff`."""
+    value = diff_view.difference_value(compare(load_config(config), old), config)
+    return Reply(value, lambda _width: diff_view.difference_lines(value))
+
+
+def show_schema() -> Reply:
+    """Answer `mixer schema`."""
+    schema = json_schema()
+    return Reply(schema, lambda _width: json.dumps(schema, indent=2).split("\n"))
 
 
 def show_status(output: str) -> Reply:

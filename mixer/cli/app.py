@@ -33,7 +33,9 @@ app = typer.Typer(
 )
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file that says what to mix.")]
-Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="Where a run is: a folder or a URL such as s3://bucket/prefix.")]
+Output = Annotated[
+    str, typer.Argument(metavar="OUTPUT", help="Where a run is: a folder or a URL such as s3://bucket/prefix.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, also on failure.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the log and, on failure, the traceback.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -92,21 +94,60 @@ def init(
 
 @app.command(
     epilog=_example(
-        "mixer plan mix.yaml", "mixer plan mix.yaml --json | jq '.datasets[] | {name, rows_taken, rows_left}'"
+        "mixer plan mix.yaml",
+        "mixer plan mix.yaml --measure",
+        "mixer plan mix.yaml --diff s3://lake/premix/v3",
+        "mixer plan mix.yaml --json | jq '.datasets[] | {name, rows_taken, rows_left}'",
     )
 )
-def plan(config: Config, *, json: Json = False, debug: Debug = False) -> Reply:
-    """Show exactly what a config gives; no rows are read and nothing is written."""
-    del json, debug
-    from mixer.cli.answers import show_plan  # noqa: PLC0415 -- see the top
+def plan(
+    config: Config,
+    *,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Mix the first rows for some seconds to tell how long all would take.")
+    ] = False,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            "--diff",
+            metavar="OLD",
+            help="Show only what differs from OLD, a config or the output of a run, and what a resume makes of it.",
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Show exactly what a config gives; nothing is written.
 
-    return show_plan(config)
+    Only footers are read, and no rows: but for --measure, and for the config's length_column, if it has one.
+    """
+    del json, debug
+    from mixer.cli.answers import show_difference, show_plan  # noqa: PLC0415 -- see the top
+
+    if diff is None:
+        return show_plan(config, measured=measure)
+    if measure:
+        raise typer.BadParameter("--measure and --diff do not go together")
+    return show_difference(config, diff)
+
+
+@app.command(epilog=_example("mixer schema > mix.schema.json"))
+def schema(*, json: Json = False, debug: Debug = False) -> Reply:
+    """Print the JSON Schema of a config, for editors and other tools."""
+    del json, debug
+    from mixer.cli.answers import show_schema  # noqa: PLC0415 -- see the top
+
+    return show_schema()
 
 
 @app.command(epilog=_example("mixer run mix.yaml", "mixer run mix.yaml --no-prefect --quiet"))
 def run(  # noqa: PLR0913 -- one for each option
     config: Config,
     *,
+    extend: Annotated[
+        bool,
+        typer.Option("--extend", help="If the config makes the run longer, extend it; nothing that is there changes."),
+    ] = False,
     allow_repack: Annotated[
         bool,
         typer.Option("--allow-repack", help="Go on under another pyarrow or codec: the same rows in other bytes."),
@@ -133,7 +174,7 @@ def run(  # noqa: PLR0913 -- one for each option
     del json
     from mixer.cli.running import Allowed, run_config  # noqa: PLC0415 -- see the top
 
-    allowed = Allowed(repack=allow_repack, unsafe_store=accept_unsafe_store)
+    allowed = Allowed(repack=allow_repack, unsafe_store=accept_unsafe_store, extend=extend)
     return run_config(config, allowed=allowed, with_prefect=prefect, quiet=quiet, debug=debug)
 
 

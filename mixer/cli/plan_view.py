@@ -1,124 +1,18 @@
-"""What `mixer plan` says: a preview as plain values, and those values as text."""
+"""What `mixer plan` says, as text: first what comes out, then what it costs, then what is worth a remark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mixer.cli import wording
-from mixer.cli.tables import natural_width, table
-from mixer.core.exhaustion import largest
-from mixer.core.plan import Plan
-from mixer.planning import Planned
-from mixer.previewing import Preview
+from mixer.cli.plan_remarks import remarks
+from mixer.cli.plan_tables import dataset_lines, phase_lines, rank_lines, token_lines
+from mixer.cli.tables import folded
 
 LABEL_WIDTH = 12
-SHOWN_IGNORED = 5
-"""Ignored files listed for a dataset; ``--json`` has all of them."""
-
-
-def plan_value(preview: Preview) -> dict[str, Any]:
-    """Return everything a plan says, as plain values."""
-    planned, plan = preview.planned, preview.planned.plan
-    last = plan.shard(plan.shard_count - 1)
-    datasets = [_dataset(planned, place) for place in range(len(plan.names))]
-    return {
-        "output": planned.config.output,
-        "run": planned.run[:12],
-        "fingerprint": planned.fingerprint,
-        "action": preview.action,
-        "committed_shards": preview.committed,
-        "datasets": datasets,
-        "rows": plan.rows,
-        "batches": plan.batches,
-        "batch_size": plan.batch_size,
-        "phases": _phases(plan),
-        "shards": plan.shard_count,
-        "rows_per_shard": plan.shard(0).rows,
-        "batches_per_shard": plan.batches_per_shard,
-        "last_shard": {"rows": last.rows, "batches": last.batches},
-        "row_groups": _row_groups(plan),
-        "rows_per_row_group": min(plan.batches_per_row_group * plan.batch_size, plan.shard(0).rows),
-        "batches_per_row_group": plan.batches_per_row_group,
-        "estimated_bytes": sum(dataset["estimated_bytes"] for dataset in datasets),
-        "end": _end(planned),
-        "columns": [{"name": field.name, "type": str(field.type)} for field in planned.shard_schema],
-        "type_changes": [
-            {
-                "dataset": promotion.dataset,
-                "file": promotion.file,
-                "column": promotion.column,
-                "stored": promotion.stored,
-                "output": promotion.output,
-            }
-            for promotion in planned.promotions
-        ],
-        "writer": planned.physical,
-    }
-
-
-def _phases(plan: Plan) -> list[dict[str, Any]]:
-    """Return what a plan says of each phase."""
-    phases = []
-    for phase in plan.phases:
-        rule = phase.rule(phase.members, plan.batch_size)
-        phases.append(
-            {
-                "batches": phase.batches,
-                "weights": {plan.names[place]: phase.weights[place] for place in phase.members},
-                "period_batches": rule.period,
-            }
-        )
-    return phases
-
-
-def _row_groups(plan: Plan) -> int:
-    """Return the row groups of all shards together."""
-    full, last = divmod(plan.batches, plan.batches_per_shard)
-    return full * -(-plan.batches_per_shard // plan.batches_per_row_group) + -(-last // plan.batches_per_row_group)
-
-
-def _dataset(planned: Planned, place: int) -> dict[str, Any]:
-    """Return what a plan says of one dataset."""
-    plan = planned.plan
-    name, rows = plan.names[place], plan.sizes[place]
-    inventory = planned.inventories[name]
-    taken = plan.schedule.offsets_at(plan.batches)[place]
-    exact = plan.schedule.exact_at(plan.batches)[place]
-    limit = plan.limits[place]
-    return {
-        "name": name,
-        "path": planned.config.datasets[name].path,
-        "files": len(inventory.files),
-        "rows": rows,
-        "bytes": inventory.bytes,
-        "weights": [phase.weights[place] for phase in plan.phases],
-        "share": str(exact / plan.rows),
-        "share_percent": wording.percent(exact, plan.rows),
-        "rows_taken": taken,
-        "realised_percent": wording.percent(taken, plan.rows),
-        "rows_off_share": str(taken - exact),
-        "rows_left": None if limit is None else limit - taken,
-        "epochs": str(Fraction(taken, rows)) if rows else "0",
-        "taken_percent": wording.percent(taken, rows),
-        "estimated_bytes": inventory.bytes * taken // rows if rows else 0,
-        "ignored": list(inventory.ignored),
-    }
-
-
-def _end(planned: Planned) -> dict[str, Any]:
-    """Return why the run ends where it does, and where the data would end it."""
-    plan = planned.plan
-    end = largest(plan.phases, plan.limits, plan.batch_size)
-    asked = None if any(phase.batches is None for phase in plan.phases) else sum(p.batches or 0 for p in plan.phases)
-    return {
-        "on_exhausted": planned.config.on_exhausted,
-        "batches_asked": asked,
-        "largest_batches": end and end[0],
-        "first_exhausted": end and plan.names[end[1]],
-        "reason": "batches" if plan.batches == asked else "exhausted",
-    }
+_WORTH_TELLING = 1.05
+"""From so much on it is told that reading costs more than what is used."""
 
 
 def plan_lines(value: Mapping[str, Any], width: int | None, *, config: str) -> Iterator[str]:
@@ -129,19 +23,38 @@ def plan_lines(value: Mapping[str, Any], width: int | None, *, config: str) -> I
         width: None for any width.
         config: Where the config is, for the next command.
     """
-    yield _pair("Output", wording.visible(value["output"]))
-    yield _pair("Run", f"{value['run']}, {_action(value, config)}")
+    for line in _head_lines(value, config):
+        yield from folded(line, width, indent=LABEL_WIDTH)
     yield ""
-    yield from _dataset_lines(value, width)
+    yield from dataset_lines(value, width)
     yield ""
-    yield from _shape_lines(value)
-    columns = ", ".join(f"{wording.visible(column['name'])} {column['type']}" for column in value["columns"])
-    yield _pair("Columns", columns)
-    yield from _remarks(value)
+    for line in (*_shape_lines(value), *_cost_lines(value), _columns_line(value)):
+        yield from folded(line, width, indent=LABEL_WIDTH)
+    if len(value["phases"]) > 1:
+        yield ""
+        yield from phase_lines(value["phases"], width)
+    if value["length_column"] is not None:
+        yield ""
+        yield from _token_lines(value, width)
+    yield ""
+    trainers = "Trainers: with R ranks, rank r takes rows r, r+R, ... of every batch, or whole shards r, r+R, ..."
+    yield from folded(trainers, width, indent=2)
+    yield from rank_lines(value["ranks"], width)
+    yield from remarks(value, width)
 
 
 def _pair(label: str, text: str) -> str:
     return f"{label:<{LABEL_WIDTH}}{text}"
+
+
+def _head_lines(value: Mapping[str, Any], config: str) -> Iterator[str]:
+    yield _pair("Output", wording.visible(value["output"]))
+    yield _pair("Run", f"{value['run']}, {_action(value, config)}")
+
+
+def _columns_line(value: Mapping[str, Any]) -> str:
+    columns = ", ".join(f"{wording.visible(column['name'])} {column['type']}" for column in value["columns"])
+    return _pair("Columns", columns)
 
 
 def _action(value: Mapping[str, Any], config: str) -> str:
@@ -152,59 +65,12 @@ def _action(value: Mapping[str, Any], config: str) -> str:
             return f"new: {command} starts it"
         case "resume":
             return f"{done:,} of {shards:,} shards committed: {command} goes on with shard {done:,}"
+        case "extend":
+            return f"longer: {done:,} of {shards:,} shards are there, {command[:-1]} --extend` makes the others"
         case "nothing":
             return f"finished: {command} has nothing to do"
         case _:
             return f"refused: {command} ends with the error below"
-
-
-def _dataset_lines(value: Mapping[str, Any], width: int | None) -> list[str]:
-    """Return a line for each dataset, in one table or, where that is too wide, in two."""
-    what_is_there = ("dataset", "files", "rows", "size", "weight")
-    what_is_taken = ("asked", "takes", "realised", "rows off", "left")
-    rows = [*map(_cells, value["datasets"]), _sums(value)]
-    header = (*what_is_there, *what_is_taken)
-    if width is None or natural_width(header, rows) <= width:
-        return table(header, rows, align="lrrrrrrrrr", width=width)
-    there = [row[:5] for row in rows]
-    taken = [(row[0], *row[5:]) for row in rows]
-    return [
-        *table(what_is_there, there, align="lrrrr", width=width),
-        "",
-        *table(("dataset", *what_is_taken), taken, align="lrrrrr", width=width),
-    ]
-
-
-def _cells(dataset: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        wording.visible(dataset["name"]),
-        wording.count(dataset["files"]),
-        wording.count(dataset["rows"]),
-        wording.size(dataset["bytes"]),
-        " / ".join(map(wording.count, dataset["weights"])),
-        dataset["share_percent"],
-        wording.count(dataset["rows_taken"]),
-        dataset["realised_percent"],
-        wording.signed(Fraction(dataset["rows_off_share"])),
-        "no end" if dataset["rows_left"] is None else wording.count(dataset["rows_left"]),
-    )
-
-
-def _sums(value: Mapping[str, Any]) -> tuple[str, ...]:
-    sums = {key: sum(d[key] or 0 for d in value["datasets"]) for key in ("files", "rows", "bytes", "rows_left")}
-    weights = [sum(phase["weights"].values()) for phase in value["phases"]]
-    return (
-        "all",
-        wording.count(sums["files"]),
-        wording.count(sums["rows"]),
-        wording.size(sums["bytes"]),
-        " / ".join(map(wording.count, weights)),
-        "100 %",
-        wording.count(value["rows"]),
-        "100 %",
-        "0",
-        wording.count(sums["rows_left"]),
-    )
 
 
 def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
@@ -217,27 +83,60 @@ def _shape_lines(value: Mapping[str, Any]) -> Iterator[str]:
     elif last["batches"] != value["batches_per_shard"]:
         shape += f", the last of {last['rows']:,} ({wording.plural(last['batches'], 'batch')})"
     yield _pair("Shards", shape)
+    yield _pair("Row groups", f"{value['row_groups']:,} of {value['rows_per_row_group']:,} rows at most")
+    if len(value["phases"]) == 1:
+        yield _period_line(value)
+
+
+def _period_line(value: Mapping[str, Any]) -> str:
+    period = value["phases"][0]["period_batches"]
+    exact = "every batch has exactly its shares" if period == 1 else "after each the shares are exact"
+    lasting = ", as long as no dataset has ended" if value["end"]["on_exhausted"] == "redistribute" else ""
+    return _pair("Period", f"{wording.plural(period, 'batch')}: {exact}{lasting}")
+
+
+def _cost_lines(value: Mapping[str, Any]) -> Iterator[str]:
     writer = value["writer"]
     level = f" level {writer['compression_level']}" if writer["compression_level"] is not None else ""
-    yield _pair("Row groups", f"{value['row_groups']:,} of {value['rows_per_row_group']:,} rows at most")
     yield _pair(
         "Size",
         f"about {wording.size(value['estimated_bytes'])} in {writer['compression']}{level}, "
         f"if rows take what they take in the inputs",
     )
-    yield from _phase_lines(value["phases"])
+    reads = value["reads"]
+    text = f"about {wording.size(reads['bytes'])}, {wording.plural(reads['row_groups'], 'row group')}"
+    text += f", {wording.plural(reads['requests'], 'ranged read')}"
+    if reads["amplification"] >= _WORTH_TELLING:
+        text += f"; {reads['amplification']:.2f} times what is used"
+    alone = value["shards_alone"]["amplification"]
+    if alone >= _WORTH_TELLING and value["shards"] > 1:
+        text += f" ({alone:.2f} times if each shard were made by itself)"
+    yield _pair("Reads", text)
+    memory = value["peak_memory"]
+    yield _pair(
+        "Memory",
+        f"about {wording.size(memory['bytes'])} at most: inputs {wording.size(memory['source_bytes'])}, rows under way "
+        f"{wording.size(memory['block_bytes'])}, shards {wording.size(memory['shard_bytes'])}, "
+        f"all else {wording.size(memory['base_bytes'])}",
+    )
+    if measured := value["measured"]:
+        yield _pair("Measured", _measured(measured))
 
 
-def _phase_lines(phases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for place, phase in enumerate(phases):
-        period = phase["period_batches"]
-        exact = "every batch has exactly its shares" if period == 1 else "after each the shares are exact"
-        if len(phases) == 1:
-            yield _pair("Period", f"{wording.plural(period, 'batch')}: {exact}")
-            return
-        length = "the rest" if phase["batches"] is None else wording.plural(phase["batches"], "batch")
-        who = ", ".join(f"{wording.visible(name)} {wording.count(weight)}" for name, weight in phase["weights"].items())
-        yield _pair(f"Phase {place + 1}", f"{length}: {who}; period {wording.plural(period, 'batch')}")
+def _measured(measured: Mapping[str, Any]) -> str:
+    return (
+        f"{round(measured['rows_per_second']):,} rows/s, over the first {wording.plural(measured['rows'], 'row')}; at "
+        f"that pace all takes {wording.duration(measured['estimated_seconds'])} and gives "
+        f"{wording.size(measured['estimated_bytes'])}: an estimate, without the time for putting shards"
+    )
+
+
+def _token_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
+    known = [dataset["tokens"] for dataset in value["datasets"] if dataset["tokens"] is not None]
+    column = wording.visible(value["length_column"])
+    how = "exact" if all(tokens["exact"] for tokens in known) else "~ is an estimate from the rows looked at"
+    yield from folded(f"Tokens, by column {column!r} ({how}); weights count rows all the same", width, indent=2)
+    yield from token_lines(value, width)
 
 
 def _end_text(end: Mapping[str, Any]) -> str:
@@ -253,21 +152,3 @@ def _end_text(end: Mapping[str, Any]) -> str:
     if end["largest_batches"] == end["batches_asked"]:
         return f"all that were asked, and all that the data gives: {short} would run out next"
     return f"all that were asked; the data gives {end['largest_batches']:,}, then {short} runs out"
-
-
-def _remarks(value: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what changes its type, and what was passed over."""
-    if value["type_changes"]:
-        yield ""
-        yield "Types that change, values unchanged"
-        for change in value["type_changes"]:
-            yield (
-                f"  {wording.visible(change['dataset'])}: column {wording.visible(change['column'])!r} is stored as "
-                f"{change['stored']} and written as {change['output']} ({wording.visible(change['file'])})"
-            )
-    for dataset in value["datasets"]:
-        ignored = dataset["ignored"]
-        if ignored:
-            yield ""
-            yield f"Ignored for {wording.visible(dataset['name'])}: {wording.plural(len(ignored), 'name')}"
-            yield from wording.listed(ignored, SHOWN_IGNORED)

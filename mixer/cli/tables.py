@@ -42,6 +42,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str, w
     return lines
 
 
+def folded(line: str, width: int | None, *, indent: int) -> list[str]:
+    """Return `line` in parts that fit into `width` cells, folded at spaces.
+
+    All but the first begin with `indent` spaces. A word that is wider than the window stays whole.
+
+    >>> folded("Size  about 5 MiB", 12, indent=6)
+    ['Size  about', '      5 MiB']
+    """
+    if width is None or cell_len(line) <= width:
+        return [line]
+    parts: list[str] = []
+    rest = line
+    while cell_len(rest) > width:
+        # Not within the indent, or what was folded would be folded there again and again.
+        begin = indent if parts else len(rest) - len(rest.lstrip())
+        place = next((at for at in range(len(rest) - 1, begin, -1) if _breaks(rest, at, width)), None)
+        place = rest.find(" ", max(begin, indent) + 1) if place is None else place
+        if place < 0:
+            break
+        parts.append(rest[:place].rstrip())
+        rest = " " * indent + rest[place:].lstrip()
+    return [*parts, rest]
+
+
+def _breaks(text: str, place: int, width: int) -> bool:
+    return text[place] == " " and not text[:place].isspace() and cell_len(text[:place]) <= width
+
+
 def natural_width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Return the cells of a line that `rows` take as columns.
 

@@ -66,6 +66,18 @@ def percent(part: int | Fraction, whole: int) -> str:
     return f"{whole_part:,}.{text} %" if text else f"{whole_part:,} %"
 
 
+def decimal(number: Fraction, places: int = PERCENT_DECIMALS) -> str:
+    """Return a number from 0 with at most so many decimals, rounded half up; no float is used.
+
+    >>> decimal(Fraction(3)), decimal(Fraction(1, 8)), decimal(Fraction(2, 3), 2), decimal(Fraction(12345, 10))
+    ('3', '0.125', '0.67', '1,234.5')
+    """
+    scale = 10**places
+    whole, decimals = divmod((2 * number.numerator * scale + number.denominator) // (2 * number.denominator), scale)
+    text = f"{decimals:0{places}d}".rstrip("0")
+    return f"{whole:,}.{text}" if text else f"{whole:,}"
+
+
 def signed(number: Fraction) -> str:
     """Return an exact number with its sign, as a mixed fraction.
 

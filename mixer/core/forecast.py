@@ -131,9 +131,9 @@ def _dealt(things: int, ranks: int) -> tuple[int, int]:
 
 
 def common_ranks(plan: Plan) -> tuple[Ranks, ...]:
-    """Return what 2, 4, 8, ... trainers get, up to `MOST_RANKS` or the first number that is too many both ways."""
+    """Return what 2, 4, 8, ... trainers get, as long as there are rows of a batch, or shards, for so many."""
     sizes = [2]
-    while sizes[-1] < MOST_RANKS and sizes[-1] <= max(plan.batch_size, plan.shard_count):
+    while 2 * sizes[-1] <= min(MOST_RANKS, max(plan.batch_size, plan.shard_count)):
         sizes.append(2 * sizes[-1])
     return tuple(Ranks.of(size, batch_rows=plan.batch_size, shards=plan.shard_count) for size in sizes)
 

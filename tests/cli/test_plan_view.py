@@ -11,7 +11,8 @@ import pytest
 
 from mixer import building
 from mixer.batcher import DataBatcher
-from mixer.cli.plan_view import plan_lines, plan_value
+from mixer.cli.plan_value import plan_value
+from mixer.cli.plan_view import plan_lines
 from mixer.previewing import preview
 from tests.cli.conftest import Mixer
 from tests.mixes import ROWS, WEIGHTS, config_file, config_values, mix_config
@@ -77,10 +78,10 @@ def test_the_text_is_exact(tmp_path: Path) -> None:
     table = lines[3:8]
     sizes = [" ".join(line.split()[3:5]) for line in table[1:]]
     assert [" ".join(line.split()) for line in table] == [
-        "dataset files rows size weight asked takes realised rows off left",
-        f"web 2 60 {sizes[0]} 3 50 % 22 50 % 0 38",
-        f"code 2 30 {sizes[1]} 2 33.3333 % 15 34.0909 % +1/3 15",
-        f"books 2 12 {sizes[2]} 1 16.6667 % 7 15.9091 % -1/3 5",
+        "dataset files rows size weight asked takes realised rows off left epochs last batch",
+        f"web 2 60 {sizes[0]} 3 50 % 22 50 % 0 38 0.3667 -",
+        f"code 2 30 {sizes[1]} 2 33.3333 % 15 34.0909 % +1/3 15 0.5 -",
+        f"books 2 12 {sizes[2]} 1 16.6667 % 7 15.9091 % -1/3 5 0.5833 -",
         f"all 6 102 {sizes[3]} 6 100 % 44 100 % 0 58",
     ]
 
@@ -93,6 +94,9 @@ def test_what_run_would_do_is_said(tmp_path: Path) -> None:
     building.build(mix_config(tmp_path))
     assert line(planned(tmp_path), "Run").endswith("finished: `mixer run mix.yaml` has nothing to do")
     assert line(planned(tmp_path, batches=13), "Run").endswith(
+        "longer: 4 of 5 shards are there, `mixer run mix.yaml --extend` makes the others"
+    )
+    assert line(planned(tmp_path, batch_size=2), "Run").endswith(
         "refused: `mixer run mix.yaml` ends with the error below"
     )
 
@@ -150,6 +154,7 @@ def test_types_that_change_and_files_that_are_ignored_are_listed(tmp_path: Path)
             "column": "n",
             "stored": "int32",
             "output": "int64",
+            "how": "widened",
         }
     ]
     assert len(value["datasets"][1]["ignored"]) == 7
