@@ -90,7 +90,7 @@ class Schedule:
         """Batches of the whole run."""
         return self.segments[-1].stop_batch if self.segments else 0
 
-    @property
+    @cached_property
     def items(self) -> int:
         """Items of the whole run; fewer than full batches hold if the last one is short."""
         return sum(self.offsets_at(self.batches)) if self.segments else 0
