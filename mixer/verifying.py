@@ -239,13 +239,16 @@ class _Log:
         """Check that `slot` names the newest amendment, which says what it must be."""
         number = slot.writer.get("amend")
         known = slot.number if slot.kind == "amend" else self.amend
-        # If the one it names cannot be read, that is what is wrong.
-        if number != known and (type(number) is not int or number in self.slots or not 0 <= number < slot.number):
+        if number != known and type(number) is int and 0 <= number < slot.number and number not in self.slots:
+            # That it cannot be read was said; it has made the run longer.
+            self.finished = False
+        elif number != known:
             expected = "none" if known is None else f"slot {known}"
             self._report(
                 commits.slot_name(slot.number), f"expected {expected} as the newest amendment, found {number!r}"
             )
-        self.amend = number if type(number) is int else None
+        if slot.kind != "amend":
+            self.amend = number if type(number) is int else None
 
     def _check_payload(self, slot: Slot) -> None:
         name = commits.slot_name(slot.number)
@@ -268,12 +271,13 @@ class _Log:
         self.head = commits.chain_hash(slot.payload) if len(self.problems) == known else None
 
     def _check_amendment(self, name: str, slot: Slot, *, follows: bool) -> None:
-        earlier = sum(number is not None for number in self.amended)
-        last = self.commits[-1] if self.commits else None
+        before, self.amend = self.amended.get(self.amend), slot.number
         try:
             amendment = commits.amendment_from(slot.payload, "amend")
             self.amended[slot.number] = extending.amended(self.run, slot, "amend")
-            check_amendment(amendment, last, earlier if follows else amendment.number - 1, "amend")
+            if follows and before is not None:
+                last = self.commits[-1] if self.commits else None
+                check_amendment(amendment, last, before.extensions, "amend")
         except CorruptionError as error:
             self._report(name, str(error).removeprefix("amend: "))
 
