@@ -41,13 +41,16 @@ def test_a_look_shows_what_may_go_and_what_stays_and_deletes_nothing(mixer: Mixe
     assert shown.out.splitlines() == [
         f"Output   {config.output}",
         f"Run      {building.status(config.output).run}, finished, 4 shards committed",
-        "Garbage  2 objects, 9 B",
-        "Kept     1 object, 4 B",
+        "Garbage  1 object, 5 B",
+        "Kept     2 objects, 8 B",
         "",
         "what becomes of it  bytes  name                         why",
         "may go                  5  .mixer/probe/abc             left by a probe of the store",
-        "may go                  4  data/shard-00000004.parquet  a shard beyond the last one",
         "kept                    4  data/notes.txt               not made by mixer",
+        (
+            "kept                    4  data/shard-00000004.parquet  "
+            "a shard beyond the last one: an extension would use or replace it"
+        ),
         "",
         "Nothing was deleted; `mixer gc --delete` with this output deletes what is marked `may go`.",
     ]
@@ -62,11 +65,10 @@ def test_deleting_deletes_that_and_says_each(mixer: Mixer, tmp_path: Path) -> No
     assert done.code == 0
     assert done.err.splitlines() == [
         f"deleted {PROBE}, 5 B: left by a probe of the store",
-        f"deleted {BEYOND}, 4 B: a shard beyond the last one",
         "deleted .mixer/tmp/dead, 2 B: unfinished: its writer was killed",
     ]
-    assert "Deleted  3 objects, 11 B" in done.out
-    assert objects(LocalStore(config.output)) == {**before, "data/notes.txt": b"mine"}
+    assert "Deleted  2 objects, 7 B" in done.out
+    assert objects(LocalStore(config.output)) == {**before, "data/notes.txt": b"mine", BEYOND: b"PAR1"}
     again = mixer("gc", config.output, "--delete", "--quiet", "--json")
     assert (again.code, again.err) == (0, "")
     assert again.json == {
@@ -76,7 +78,14 @@ def test_deleting_deletes_that_and_says_each(mixer: Mixer, tmp_path: Path) -> No
         "finished": True,
         "delete": True,
         "found": [],
-        "kept": [{"name": "data/notes.txt", "bytes": 4, "reason": "not made by mixer"}],
+        "kept": [
+            {"name": "data/notes.txt", "bytes": 4, "reason": "not made by mixer"},
+            {
+                "name": BEYOND,
+                "bytes": 4,
+                "reason": "a shard beyond the last one: an extension would use or replace it",
+            },
+        ],
         "deleted": [],
         "spared": [],
         "refused": [],
@@ -89,10 +98,10 @@ def test_on_s3_it_does_the_same_and_shows_no_key(mixer: Mixer, tmp_path: Path, s
     config = mix_config(tmp_path, output=s3_url)
     before = with_leftovers(config)
     looked = mixer("gc", s3_url, "--json", "--debug")
-    assert [item["name"] for item in looked.json["found"]] == [PROBE, BEYOND]
+    assert [item["name"] for item in looked.json["found"]] == [PROBE]
     done = mixer("gc", s3_url, "--delete", "--json", "--debug")
     assert (done.code, done.json["deleted"]) == (0, looked.json["found"])
-    assert objects(open_store(s3_url)) == {**before, "data/notes.txt": b"mine"}
+    assert objects(open_store(s3_url)) == {**before, "data/notes.txt": b"mine", BEYOND: b"PAR1"}
     for answer in (looked, done):
         assert SECRET_ACCESS_KEY not in answer.out + answer.err
         assert ACCESS_KEY_ID not in answer.out + answer.err
@@ -115,6 +124,8 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
 ) -> None:
     config = mix_config(tmp_path)
     with_leftovers(config)
+    other = PROBE.replace("abc", "b")
+    LocalStore(config.output).put(other, b"PAR1")
     unlink = Path.unlink
 
     def refuse(self: Path, missing_ok: bool = False) -> None:  # noqa: FBT002 -- as it is in the standard library
@@ -129,7 +140,7 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
     assert "access denied: check the owner and the permissions" in done.err
     assert "Garbage  2 objects, 9 B\nDeleted  1 object, 4 B\n" in done.out
     assert "not deleted             5  .mixer/probe/abc" in done.out
-    assert f"deleted                 4  {BEYOND}" in done.out
+    assert f"deleted                 4  {other}" in done.out
 
 
 def test_very_many_objects_are_counted_and_not_all_shown() -> None:

@@ -5,13 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixer.core.allocation import Allocation
-from mixer.core.exhaustion import Phase
+from mixer.core.exhaustion import Phase, unfold
 from mixer.core.passes import Passes
-from mixer.core.plan import Plan
+from mixer.core.plan import Plan, first_change
 from mixer.core.schedule import single
 
 
-def plan(weights: tuple[int, ...], batch_size: int, batches: int, batches_per_shard: int) -> Plan:
+def plan(
+    weights: tuple[int, ...], batch_size: int, batches: int, batches_per_shard: int, cuts: tuple[int, ...] = ()
+) -> Plan:
     return Plan(
         names=tuple(f"d{place}" for place in range(len(weights))),
         passes=tuple(Passes(f"d{place}", 10**12) for place in range(len(weights))),
@@ -21,7 +23,15 @@ def plan(weights: tuple[int, ...], batch_size: int, batches: int, batches_per_sh
         batches_per_shard=batches_per_shard,
         batches_per_row_group=1,
         schedule=single(Allocation(weights, batch_size), batches=batches),
+        cuts=cuts,
     )
+
+
+def phased(*phases: Phase) -> Plan:
+    """Return the plan of some phases of two datasets without end."""
+    limits = (None, None)
+    schedule = unfold(phases, limits, 4, redistribute=False)
+    return Plan(("a", "b"), (Passes("a", 9), Passes("b", 9)), phases, limits, 4, 3, 1, schedule)
 
 
 @given(
@@ -70,3 +80,59 @@ def test_a_plan_of_very_many_batches_is_as_quick_to_ask_as_a_small_one() -> None
 def test_a_shard_that_the_run_has_not_is_refused(index: int) -> None:
     with pytest.raises(IndexError, match=f"shard {index}: expected one from 0 to 3"):
         plan((1,), 1, 10, 3).shard(index)
+
+
+@given(
+    st.integers(1, 200),
+    st.integers(1, 30),
+    st.lists(st.integers(1, 200), max_size=4, unique=True).map(sorted).map(tuple),
+)
+def test_a_shard_ends_at_each_cut_and_is_else_as_long_as_any(
+    batches: int, batches_per_shard: int, cuts: tuple[int, ...]
+) -> None:
+    made = plan((2, 1), 3, batches, batches_per_shard, tuple(cut for cut in cuts if cut < batches))
+    shards = list(made.shards())
+    assert [shard.index for shard in shards] == list(range(made.shard_count))
+    assert [batch for shard in shards for batch in range(shard.first_batch, shard.stop_batch)] == list(range(batches))
+    assert set(made.cuts) <= {shard.stop_batch for shard in shards}
+    for shard in shards:
+        assert shard.batches == batches_per_shard or shard.stop_batch in {*made.cuts, batches}
+        assert {made.shard_at(batch) for batch in range(shard.first_batch, shard.stop_batch)} == {shard.index}
+    with pytest.raises(IndexError, match=f"batch {batches}: expected one from 0 to {batches - 1}"):
+        made.shard_at(batches)
+
+
+LEFT, EVEN = Phase((3, 1), 5), Phase((1, 1), 4)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ((LEFT, EVEN), None),
+        ((LEFT, Phase((1, 1), 40)), None),
+        ((LEFT, EVEN, LEFT), None),
+        ((LEFT, EVEN, EVEN), None),
+        ((LEFT, Phase((2, 2), 40)), 5),
+        ((LEFT, Phase((1, 1), 3)), 8),
+        ((LEFT, Phase((1, 1), 3), EVEN), 8),
+        ((LEFT,), 5),
+        ((Phase((3, 1), 6), EVEN), 5),
+        ((Phase((3, 1), 4), EVEN), 4),
+        ((Phase((3, 2), 5), EVEN), 0),
+        ((Phase((3, 0), 5), EVEN), 0),
+    ],
+)
+def test_the_first_batch_that_another_plan_changes_is_found(now: tuple[Phase, ...], expected: int | None) -> None:
+    assert first_change(phased(LEFT, EVEN), phased(*now)) == expected
+
+
+@given(st.integers(1, 60), st.integers(0, 60))
+def test_the_state_where_a_run_ended_is_that_of_a_longer_one_there(batches: int, more: int) -> None:
+    ended = phased(LEFT, Phase((1, 1), batches))
+    for longer in (
+        phased(LEFT, Phase((1, 1), batches + more)),
+        phased(LEFT, Phase((1, 1), batches), Phase((5, 1), 1 + more)),
+    ):
+        assert first_change(ended, longer) is None
+        for batch in range(ended.batches + 1):
+            assert longer.state_at(batch) == ended.state_at(batch)

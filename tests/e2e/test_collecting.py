@@ -23,7 +23,7 @@ from tests.mixes import SHARDS, mix_config
 
 Use = Callable[[Store], None]
 Act = Callable[[], object]
-BEYOND = {f"{PROBE_PREFIX}a": b"1", f"{PROBE_PREFIX}b": b"1", shard_path(SHARDS): b"1"}
+BEYOND = {f"{PROBE_PREFIX}{name}": b"1" for name in "abc"}
 """What may go when a run is finished."""
 
 
