@@ -83,7 +83,7 @@ def commits_are_true(config: MixConfig, store: Store) -> None:
             assert store.list(commits.LOG_PREFIX) == []
             return
         _, run = building.existing(config.output)
-    for commit in CommitLog(store, run.run).commits():
+    for commit in CommitLog(store, run.genesis).commits():
         data = store.get(commit.path)
         assert data is not None, commit.path
         assert (len(data), sha256_hex(data)) == (commit.bytes, commit.sha256), commit.path

@@ -217,7 +217,7 @@ def assert_committed_part_is_right(output: str, expected: Result, told: str) -> 
         assert store.list("data/") == [], told
         return
     store, run = existing(output)
-    log = CommitLog(store, run.run)
+    log = CommitLog(store, run.genesis)
     committed = log.commits()
     assert [commit.path for commit in committed] == sorted(expected.shards)[: len(committed)], told
     for commit in committed:
