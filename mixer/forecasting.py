@@ -16,8 +16,8 @@ from mixer.sources.groups import Limits
 from mixer.sources.inventory import FileEntry, Inventory
 from mixer.storage.inputs import is_remote
 
-_SHARDS_LOOKED_AT = 256
-_RANGES_LOOKED_AT = 20_000
+_SHARDS_LOOKED_AT = 32
+_RANGES_LOOKED_AT = 10_000
 """Ranges of datasets by shards, for what shards cost that are made alone."""
 _MERGED_READ_BYTES = 32 << 20
 """Arrow fetches neighbouring columns of a remote file together, up to so many bytes."""

@@ -147,7 +147,7 @@ def _row_groups(plan: Plan) -> int:
 def _dataset(planned: Planned, place: int, ahead: Forecast) -> dict[str, Any]:
     """Return what a plan says of one dataset."""
     plan = planned.plan
-    name, rows = plan.names[place], plan.sizes[place]
+    name, rows = plan.names[place], plan.passes[place].size
     inventory, coming = planned.inventories[name], ahead.datasets[place]
     taken = coming.items
     limit = plan.limits[place]
