@@ -19,6 +19,7 @@ from mixer.building import RunSummary
 from mixer.config import MixConfig
 from mixer.core.commits import Commit
 from mixer.errors import (
+    ChangedError,
     ConfigError,
     CorruptionError,
     FencedError,
@@ -215,3 +216,20 @@ def test_weights_beyond_64_bits_pass_through_the_server(tmp_path: Path, api: Syn
         for name, dataset in plain.datasets.items()
     }
     assert run(plain.model_copy(update={"datasets": datasets})).finished
+
+
+def test_a_flow_extends_a_run_if_it_is_told_to_also_when_it_fails_meanwhile(
+    tmp_path: Path, failing: Callable[..., list[str]], api: SyncPrefectClient
+) -> None:
+    short, long = mix_config(tmp_path, batches=10), mix_config(tmp_path, batches=17)
+    run(short)
+    with pytest.raises(ChangedError, match="--extend"):
+        run(long)
+    # Its probe, `open` and amendment are behind it.
+    failing(StoreUnavailableError, 6)
+    summary = run(long, extend=True)
+    assert (summary.finished, summary.committed, summary.extensions) == (True, 7, 1)
+    # The longer run has artifacts of its own, which begin with the last shard that was there.
+    assert shown_shards(api, state_key(long)) == [3, 4, 5, 6]
+    alone = [config.model_copy(update={"output": str(tmp_path / "alone")}) for config in (short, long)]
+    assert summary.head == [building.build(config, extend=True).head for config in alone][-1]
