@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from mixer import planning
@@ -44,6 +45,11 @@ def amended(started: Planned, slot: Slot, where: str) -> Planned:
         raise CorruptionError(
             f"{where}: its hash is not that of what it makes of {commits.RUN_NAME}; restore one of them from a copy"
         )
+    if first_change(started.plan, run.plan) is not None or run.plan.batches <= started.plan.batches:
+        raise CorruptionError(f"{where}: it changes what was planned before it; restore it from a copy")
+    edges = (0, *amendment.cuts, amendment.batches)
+    if not all(start < stop for start, stop in pairwise(edges[:-1])) or edges[-2] > edges[-1]:
+        raise CorruptionError(f"{where}: no shards end at {list(amendment.cuts)} before it; restore it from a copy")
     return run
 
 

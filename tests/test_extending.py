@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixer import building
+from mixer import building, log
 from mixer.building import build, start, status
+from mixer.collecting import gc
 from mixer.config import MixConfig, config_from
 from mixer.core import commits
 from mixer.core.commits import Slot
@@ -23,10 +24,10 @@ from mixer.core.plan import State
 from mixer.errors import ChangedError, CorruptionError, FencedError, MixerError, NotEnoughDataError
 from mixer.heading import head
 from mixer.log import CommitLog, envelope
-from mixer.planning import plan
+from mixer.planning import plan, replanned
 from mixer.previewing import preview
 from mixer.publishing import dataset_card
-from mixer.testing import MemoryStore
+from mixer.testing import MemoryStore, count_operations
 from mixer.verifying import verify
 from tests.e2e.runs import objects
 from tests.mixes import WEIGHTS, config_values, mix_config
@@ -512,6 +513,41 @@ def test_the_same_start_goes_on_with_what_it_has_extended(tmp_path: Path) -> Non
     nothing_wrong(tmp_path / "out")
 
 
+# Long logs
+
+
+def test_a_long_run_is_extended_and_read_through_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT_SLOTS", 5)
+    short, long = (mix_config(tmp_path, batches=batches, batches_per_shard=1) for batches in (7, 18))
+    build(short)
+    build(long, extend=True)
+    out = STORES[str(tmp_path / "out")]
+    checkpoints = [info.name for info in out.list(commits.CHECKPOINT_PREFIX)]
+    kinds = [[kind for kind, _ in commits.decode_checkpoint(out.objects[name], "")[1]] for name in checkpoints]
+    assert sum(each.count("amend") for each in kinds) == 1
+    nothing_wrong(tmp_path / "out")
+    assert gc(str(tmp_path / "out")).found == ()
+    monkeypatch.setattr(log, "CHECKPOINT_SLOTS", 1000)
+    whole = build(mix_config(tmp_path, batches=7, batches_per_shard=1, output=str(tmp_path / "plain")))
+    assert whole.finished
+    assert build(
+        mix_config(tmp_path, batches=18, batches_per_shard=1, output=str(tmp_path / "plain")), extend=True
+    ) == replace(status(str(tmp_path / "out")), output=str(tmp_path / "plain"))
+
+
+def test_the_end_of_an_extended_run_is_found_by_few_reads_however_long_it_is(tmp_path: Path) -> None:
+    reads = []
+    for batches in (3, 16):
+        output = str(tmp_path / f"out-{batches}")
+        build(mix_config(tmp_path, batches=2, batches_per_shard=1, output=output))
+        with start(mix_config(tmp_path, batches=17, batches_per_shard=1, output=output), extend=True) as run:
+            run.write(batches)
+        run_id = building.started(output)[1].genesis
+        reads.append(count_operations(lambda store: CommitLog(store, run_id).tail(), STORES[output]))  # noqa: B023 -- called at once
+    assert len(reads[0]) == len(reads[1])
+    assert [one.verb for one in reads[1]].count("get_range") == 3
+
+
 # Damage
 
 
@@ -601,11 +637,37 @@ def test_an_amendment_that_nobody_wrote_is_refused(extended: Extended, changes: 
 
 
 @pytest.mark.parametrize(
+    ("asked", "cuts", "message"),
+    [
+        ({"batches": 9}, [], "it changes what was planned before it"),
+        ({"batches": 10}, [], "it changes what was planned before it"),
+        ({"batches": 17, "datasets": {"web": {"weight": 5, "share": None}}}, [], "it changes what was planned before"),
+        ({"batches": 17}, [10, 10], r"no shards end at \[10, 10\] before it"),
+        ({"batches": 17}, [10, 4], r"no shards end at \[10, 4\] before it"),
+        ({"batches": 17}, [0], r"no shards end at \[0\] before it"),
+        ({"batches": 17}, [15], r"no shards end at \[15\] before it"),
+    ],
+)
+def test_an_amendment_that_no_extension_gives_is_refused_though_its_hash_is_right(
+    extended: Extended, asked: dict[str, Any], cuts: list[int], message: str
+) -> None:
+    _, began = building.started(extended.output)
+    values = mix_config(extended.folder).model_dump(mode="json")
+    for name, fields in asked.get("datasets", {}).items():
+        values["datasets"][name].update(fields)
+    config = config_from({**values, **asked, "datasets": values["datasets"]})
+    run = replanned(began, config, cuts=tuple(cuts), extensions=2).run
+    forged(extended.store, extended.amendments[1], {"asked": asked, "cuts": cuts, "run": run})
+    with pytest.raises(CorruptionError, match=message):
+        status(extended.output)
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"number": 3}, "the log before it says number 2, the amendment says 3"),
         ({"shards": 4}, "the log before it says shards 6, the amendment says 4"),
-        ({"batches": 10}, "the log before it says batches 14, the amendment says 10"),
+        ({"batches": 15}, "the log before it says batches 14, the amendment says 15"),
     ],
 )
 def test_an_amendment_that_does_not_follow_the_log_is_found(

@@ -214,6 +214,21 @@ def test_equal_extensions_at_once_end_as_one(tmp_path: Path, count: int) -> None
 
 
 @pytest.mark.crash
+@pytest.mark.s3
+def test_equal_extensions_at_once_on_s3_end_as_one(tmp_path: Path, s3_url: str) -> None:
+    short = many_shards(tmp_path, str(tmp_path / "alone"), shards=10, batches=4)
+    here = [short.model_copy(update={"output": s3_url, "batches": batches}) for batches in (4, 10)]
+    building.build(short)
+    building.build(here[1].model_copy(update={"output": short.output}), extend=True)
+    building.build(here[0])
+    with at_once(tmp_path / "stderr", [(extended, here[1])] * 2) as children:
+        codes = [child.ended() for child in children]
+        assert set(codes) <= {DONE, FENCED}, [child.said for child in children]
+        assert DONE in codes, [child.said for child in children]
+    assert_one_history(s3_url, [result(short.output)])
+
+
+@pytest.mark.crash
 def test_other_extensions_at_once_end_as_one_or_one_on_top_of_the_other(tmp_path: Path) -> None:
     """The longer one can be put on top of the shorter one, while the shorter one is refused after the longer one."""
     short = many_shards(tmp_path, str(tmp_path / "alone"), shards=20, batches=6)
