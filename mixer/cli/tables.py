@@ -5,6 +5,7 @@ Nothing is ever cut off: a number that lost digits to a narrow window would be a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -53,21 +54,12 @@ def folded(line: str, width: int | None, *, indent: int) -> list[str]:
     if width is None or cell_len(line) <= width:
         return [line]
     parts: list[str] = []
-    rest = line
-    while cell_len(rest) > width:
-        # Not within the indent, or what was folded would be folded there again and again.
-        begin = indent if parts else len(rest) - len(rest.lstrip())
-        place = next((at for at in range(len(rest) - 1, begin, -1) if _breaks(rest, at, width)), None)
-        place = rest.find(" ", max(begin, indent) + 1) if place is None else place
-        if place < 0:
-            break
-        parts.append(rest[:place].rstrip())
-        rest = " " * indent + rest[place:].lstrip()
-    return [*parts, rest]
-
-
-def _breaks(text: str, place: int, width: int) -> bool:
-    return text[place] == " " and not text[:place].isspace() and cell_len(text[:place]) <= width
+    for word in re.findall(r" *[^ ]+", line):
+        if parts and cell_len(parts[-1] + word) <= width:
+            parts[-1] += word
+        else:
+            parts.append(" " * indent + word.lstrip(" ") if parts else word)
+    return parts
 
 
 def natural_width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,9 @@ from mixer import building
 from mixer.batcher import DataBatcher
 from mixer.cli.plan_value import plan_value
 from mixer.cli.plan_view import plan_lines
+from mixer.config import json_schema
 from mixer.previewing import preview
+from mixer.sampling import Lengths
 from tests.cli.conftest import Mixer
 from tests.mixes import ROWS, WEIGHTS, config_file, config_values, mix_config
 
@@ -171,11 +174,128 @@ def test_a_narrow_window_loses_no_number(tmp_path: Path) -> None:
         assert set(text(value, width).split()) >= wide
 
 
+def everything(folder: Path) -> str:
+    """Write a config over inputs with all that a plan has a remark on; return where it is."""
+    config_values(folder)
+    rows = {"text": ["a b c"] * 40, "n": range(40)}
+    for name in ("other", "copy"):
+        pq.write_table(pa.table(rows), folder / f"{name}.parquet")
+    (folder / "inputs/web/notes.txt").write_text("")
+    columns = {"text": "words", "n": {"name": "key", "cast": "int32"}}
+    datasets = {
+        "web": {"path": str(folder / "inputs/web")},
+        "other": {"path": str(folder / "other.parquet"), "columns": columns},
+        "again": {"path": [str(folder / "other.parquet"), str(folder / "copy.parquet")], "shuffle": "block"},
+    }
+    phases = [{"batches": 2, "weights": {"web": 2, "other": 1}}, {"weights": {"other": 1, "again": 3}}]
+    changes = {"datasets": datasets, "phases": phases, "batches": None, "on_exhausted": "redistribute"}
+    return config_file(folder, **changes, missing="null", batch_size=5, length_column="n")
+
+
+def test_everything_that_a_plan_may_remark_fits_into_80_columns(mixer: Mixer, tmp_path: Path) -> None:
+    value = mixer("plan", everything(tmp_path), "--measure", "--json").json
+    said = text(value)
+    for part in (
+        "1: 2 batches, period 3",
+        "Measured",
+        "Tokens, by column 'n'",
+        "Worth knowing",
+        "web: column 'words' is null, as string, where files lack it",
+        "other: column 'key' is stored as int64 and written as int32",
+        "other: column 'text' is written as 'words'",
+        "other: column 'n' is written as 'key'",
+        "other.parquet in other, again",
+        "copy.parquet (again)",
+        "Ignored for web: 1 name",
+    ):
+        assert part in said
+    folded = list(plan_lines(value, 80, config="mix.yaml"))
+    # Paths are not cut.
+    assert max(len(line) for line in folded if "/" not in line) <= 80
+    remarks = " ".join(said[said.index("Worth knowing") :].split())
+    assert remarks in " ".join("\n".join(folded).split())
+
+
+def test_tokens_are_shown_beside_rows(mixer: Mixer, tmp_path: Path) -> None:
+    value = mixer("plan", config_file(tmp_path, length_column="n"), "--json").json
+    taken = {dataset["name"]: dataset["rows_taken"] for dataset in value["datasets"]}
+    for dataset in value["datasets"]:
+        tokens = dataset["tokens"]
+        # Row number i of each dataset has i tokens.
+        assert tokens["taken"] == sum(range(taken[dataset["name"]]))
+        assert tokens["exact"] is True
+    assert value["datasets"][0]["tokens"]["share_percent"] == "65.0943 %"  # 276 of 276 + 120 + 28
+    assert mixer("plan", config_file(tmp_path), "--json").json["datasets"][0]["tokens"] is None
+
+
+def test_what_is_estimated_is_marked(tmp_path: Path) -> None:
+    seen = preview(mix_config(tmp_path))
+    some = Lengths(np.array([3, 4]), rows=60)
+    value = plan_value(seen, lengths={"web": some, "code": some, "books": None}, length_column="n")
+    said = [" ".join(line.split()) for line in text(value).splitlines()]
+    assert "Tokens, by column 'n' (~ is an estimate from the rows looked at); weights count rows all the same" in said
+    assert "web ~3.5 ~84 - 50 % the first 2 rows" in said
+    assert "books - - - 16.6667 % no such column" in said
+    assert "all - 100 %" in said
+
+
+def test_trainers_that_cannot_share_evenly_are_told_so(tmp_path: Path) -> None:
+    value = planned(tmp_path, batch_size=6, batches=9)
+    assert [(each["ranks"], each["batch_divides"], each["shards_divide"]) for each in value["ranks"]] == [
+        (2, True, False),
+        (4, False, False),
+    ]
+    lines = [" ".join(line.split()) for line in text(value).splitlines()]
+    assert "2 3 yes 1 to 2 NO" in lines
+    assert "4 1 to 2 NO 0 to 1 NO" in lines
+
+
+def test_the_batch_at_which_a_dataset_ends_is_shown(tmp_path: Path) -> None:
+    value = planned(tmp_path, batches=None, on_exhausted="redistribute")
+    last = {dataset["name"]: dataset["last_batch"] for dataset in value["datasets"]}
+    taken = {dataset["name"]: dataset["rows_taken"] for dataset in value["datasets"]}
+    assert taken == ROWS
+    assert last == {"web": 25, "code": 21, "books": 17}
+    assert "as long as no dataset has ended" in line(value, "Period")
+
+
+def test_a_difference_is_shown_by_what_comes_of_it(mixer: Mixer, tmp_path: Path) -> None:
+    old = config_file(tmp_path)
+    with building.start(mix_config(tmp_path)) as run:
+        run.write(1)
+    output = str(tmp_path / "out")
+    same = mixer("plan", old, "--diff", output)
+    assert (same.code, same.out) == (0, f"With {old}, the run in {output} goes on: nothing differs\n")
+    config = tmp_path / "new.yaml"
+    config.write_text(Path(old).read_text().replace("weight: 3", "weight: 4") + "compression: snappy\n")
+    shown = mixer("plan", str(config), "--diff", output)
+    assert shown.code == 0
+    assert f"the run in {output} would refuse to go on" in shown.out
+    assert "  datasets.web.weight: the run has 3, the config has 4" in shown.out
+    assert "Refused without --allow-repack" in shown.out
+    value = mixer("plan", str(config), "--diff", old, "--json").json
+    assert (value["verdict"], value["old_is"]) == ("refused", "config")
+    assert value["needs_allow_repack"][0].startswith("compression: ")
+    both = mixer("plan", str(config), "--diff", old, "--measure")
+    assert (both.code, both.out) == (2, "")
+
+
+def test_the_schema_of_a_config_is_printed(mixer: Mixer) -> None:
+    shown = mixer("schema")
+    assert shown.code == 0
+    assert json.loads(shown.out) == json_schema() == mixer("schema", "--json").json
+    assert "\n  " in shown.out
+
+
 def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
     value = planned(tmp_path)
     value["output"] = "out\x1b[2J"
     value["datasets"][0]["name"] = "\x1b]0;pwned\x07"
     value["datasets"][0]["ignored"] = ["\x1b[1mbold"]
+    value["warnings"] = ["\x1b[1mbold"]
+    value["duplicates"] = [{"certain": True, "files": [{"dataset": "\x1b", "url": "\x1b"}] * 2}]
+    value["renamed_columns"] = [{"dataset": "\x1b", "stored": "\x1b", "name": "\x1b"}]
+    value["length_column"] = "\x1b"
     assert "\x1b" not in text(value)
     assert "\x1b" not in text(value, 30)
 

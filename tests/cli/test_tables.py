@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mixer.cli.tables import table
+from mixer.cli.tables import folded, table
 
 CELL = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)
 
@@ -50,3 +50,13 @@ def test_wide_characters_take_two_cells() -> None:
         "中文     1",
         "abcd    22",
     ]
+
+
+@given(st.text(st.characters(categories=["L", "N", "Zs"]), max_size=120), st.integers(1, 60), st.integers(0, 12))
+def test_a_folded_line_loses_no_word_and_fits_unless_a_word_does_not(line: str, width: int, indent: int) -> None:
+    parts = folded(line, width, indent=indent)
+    assert [word for part in parts for word in part.split(" ") if word] == [word for word in line.split(" ") if word]
+    for part in parts:
+        assert cell_len(part) <= width or len(part.strip(" ").split(" ")) == 1
+    for part in parts[1:]:
+        assert part.startswith(" " * indent)
