@@ -74,6 +74,8 @@ class Trajectory:
         """Return the carries before batch `batch` of the period, ``0 <= batch < period``."""
         if not self.rule.slots:
             return [0] * len(self.rule.base)
+        if len(self.rule.base) == 2:  # noqa: PLR2004 -- a pair
+            return _of_a_pair(self.rule, batch)
         stretch, rest = divmod(batch, STRIDE)
         if stretch - len(self._kept) >= _WORTHWHILE and self.rule.fits_64_bits:
             self._find_side_by_side(stretch)
@@ -123,6 +125,18 @@ class Trajectory:
                 proven = self._kept[-1] == tuple(starts[lane].tolist())
                 end = ends[lane].tolist() if proven else self._walk(list(self._kept[-1]), STRIDE)
                 self._kept.append(tuple(end))
+
+
+def _of_a_pair(rule: Rule, batch: int) -> list[int]:
+    """Return the carries of two datasets before `batch`, by a formula.
+
+    One slot is left over. The first dataset gets it if its carry has grown to W/2 or more, and pays W: so its carry
+    stays in ``[-W/2, W/2)``, and there is only one such number that ``batch`` remainders leave modulo W.
+    """
+    carry = batch * rule.remainders[0] % rule.total
+    if 2 * carry >= rule.total:
+        carry -= rule.total
+    return [carry, -carry]
 
 
 def _guesses(rule: Rule, first_stretch: int, stretches: int) -> Carries:

@@ -163,3 +163,15 @@ def test_many_datasets_are_given_by_arrays_what_the_rule_says(weights: list[int]
     counts, states = by_hand(tuple(weights), batch_size, start + 6)
     assert rule.counts(start, start + 6).tolist() == counts[start:]
     assert rule.carries_at(start + 6) == tuple(states[-1])
+
+
+@given(st.tuples(st.integers(1, 50), st.integers(1, 50)), st.integers(1, 60), st.integers(0, 150))
+def test_a_pair_has_the_carries_of_the_rule(pair: tuple[int, int], batch_size: int, batch: int) -> None:
+    _, states = by_hand(pair, batch_size, batch)
+    assert Allocation(pair, batch_size).carries_at(batch) == tuple(states[-1])
+
+
+def test_a_pair_of_which_one_is_huge_is_answered_at_once() -> None:
+    rule = Allocation((1, 10**18), 512)
+    assert rule.offsets_at(10**30)[0] in {10**30 * 512 // (10**18 + 1), 10**30 * 512 // (10**18 + 1) + 1}
+    assert sum(rule.offsets_at(10**30)) == 512 * 10**30
