@@ -467,6 +467,20 @@ def test_one_that_sleeps_before_it_writes_the_manifest_of_a_former_end_replaces_
     nothing_wrong(tmp_path / "out")
 
 
+def test_one_that_sleeps_meanwhile_writes_the_manifest_of_its_own_end_and_no_more(tmp_path: Path) -> None:
+    with start(mix_config(tmp_path, batches=10)) as sleeper:
+        sleeper.write(4)
+        head_then = sleeper.finish().head
+        out = STORES[str(tmp_path / "out")]
+        out.delete(commits.MANIFEST_NAME)
+        with start(mix_config(tmp_path, batches=17), extend=True) as run:
+            run.write(6)
+        sleeper.finish()
+    content = json.loads(out.objects[commits.MANIFEST_NAME])
+    assert (content["head"], len(content["shards"])) == (head_then, 4)
+    assert verify(str(tmp_path / "out")).problems == ()
+
+
 def test_the_dataset_card_tells_of_the_extended_run_but_one_that_people_wrote_stays(tmp_path: Path) -> None:
     build(mix_config(tmp_path, batches=10))
     out = STORES[str(tmp_path / "out")]
