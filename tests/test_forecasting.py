@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pytest
 from mixer.forecasting import Forecast, duplicates, forecast
 from mixer.planning import plan
 from mixer.sources.inventory import take_inventory
+from mixer.storage.remote_file import PinnedFile
 from mixer.writing import open_sources
 from tests.mixes import config_values, mix_config
 
@@ -164,3 +166,30 @@ def test_the_estimate_of_memory_is_of_the_right_order(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said, peak = map(int, done.stdout.split())
     assert peak / 2 < said < peak * 2
+
+
+@pytest.mark.parametrize(("rows", "group_rows", "row_bytes"), [(3000, 300, 100), (30_000, 30_000, 1000)])
+def test_ranged_reads_of_remote_inputs_are_about_as_many_as_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, group_rows: int, row_bytes: int
+) -> None:
+    random = np.random.default_rng(0)
+    table = pa.table({"text": [random.bytes(row_bytes // 2).hex() for _ in range(rows)], "n": range(rows)})
+    pq.write_table(table, tmp_path / "d.parquet", row_group_size=group_rows)
+    url = f"memory://bucket/{tmp_path.name}.parquet"
+    fsspec.filesystem("memory").pipe(url, (tmp_path / "d.parquet").read_bytes())
+    planned = plan(mix_config(tmp_path, datasets={"d": {"path": url, "weight": 1}}, batches=rows // 4))
+    ranges: list[tuple[int, int]] = []
+    read = PinnedFile._range
+
+    def counted(self: PinnedFile, start: int, stop: int) -> bytes:
+        ranges.append((start, stop))
+        return read(self, start, stop)
+
+    monkeypatch.setattr(PinnedFile, "_range", counted)
+    (source,) = open_sources(planned).values()
+    for start in range(0, rows, 500):
+        source.read(start, min(rows, start + 500))
+    source.close()
+    # The inventory does not know how large each column is; where it matters, a column may make a difference of one.
+    columns = 2 if rows == group_rows else 0
+    assert abs(forecast(planned).datasets[0].reads.requests - len(ranges)) <= columns
