@@ -73,6 +73,8 @@ class Forecast:
     used_bytes: int
     alone_amplification: float
     """If each shard were made by a process of its own: bytes read by bytes used."""
+    alone_bytes: int
+    """What such a shard reads on average."""
     alone_shards: int
     """How many shards this was looked up for; fewer than there are in a long run."""
     memory: Memory
@@ -86,7 +88,7 @@ def forecast(planned: Planned) -> Forecast:
     plan = planned.plan
     layouts = [_layout(planned.inventories[name], len(planned.schema)) for name in plan.names]
     datasets = tuple(_datasets(planned, layouts))
-    amplification, looked_at = _alone(planned, layouts)
+    amplification, alone_bytes, looked_at = _alone(planned, layouts)
     output_bytes = sum(dataset.used_bytes for dataset in datasets)
     footers = sum(len(inventory.files) for inventory in planned.inventories.values())
     stops = phase_stops(plan, redistribute=planned.config.on_exhausted == "redistribute")
@@ -98,11 +100,12 @@ def forecast(planned: Planned) -> Forecast:
         reads=sum((dataset.reads for dataset in datasets), Reads(0, 0, 0, footers)),
         used_bytes=output_bytes,
         alone_amplification=amplification,
+        alone_bytes=alone_bytes,
         alone_shards=looked_at,
         memory=_memory(planned, output_bytes),
         output_bytes=output_bytes,
         duplicates=duplicates(planned.inventories),
-        warnings=tuple(_warnings(planned, stops, output_bytes, amplification)),
+        warnings=tuple(_warnings(planned, stops, output_bytes, alone_bytes if amplification >= _MUCH else 0)),
     )
 
 
@@ -147,8 +150,11 @@ def _requests(size: int, columns: int, *, remote: bool, pieces: bool) -> int:
     return max(1, -(-size // _MERGED_READ_BYTES)) if remote else max(1, columns)
 
 
-def _alone(planned: Planned, layouts: list[Layout]) -> tuple[float, int]:
-    """Return what shards read by what they use if each is made from nothing, and how many shards were looked at."""
+def _alone(planned: Planned, layouts: list[Layout]) -> tuple[float, int, int]:
+    """Return for shards that are each made from nothing what they read by what they use, and what one reads.
+
+    And how many shards were looked at for it.
+    """
     plan = planned.plan
     most = max(1, min(_SHARDS_LOOKED_AT, _RANGES_LOOKED_AT // len(plan.names)))
     step = -(-plan.shard_count // most)
@@ -159,7 +165,7 @@ def _alone(planned: Planned, layouts: list[Layout]) -> tuple[float, int]:
                 inventory = planned.inventories[part.dataset]
                 used += inventory.bytes * part.rows // inventory.rows
                 read += reads_of(layout, passes, part.start, part.stop)
-    return (read.bytes / used if used else 1.0), len(shards)
+    return (read.bytes / used if used else 1.0), read.bytes // len(shards), len(shards)
 
 
 def _phases(plan: Plan, stops: tuple[int, ...]) -> Iterator[PhaseForecast]:
@@ -224,9 +230,11 @@ _LARGEST_OBJECT_BYTES = 5 << 30
 _MANY_SHARDS = 1000
 _SMALL_SHARD_BYTES = 1 << 20
 _MUCH = 2
+_MUCH_BYTES = 256 << 20
+"""Reading this takes seconds; less is not worth a word."""
 
 
-def _warnings(planned: Planned, stops: tuple[int, ...], output_bytes: int, amplification: float) -> Iterator[str]:
+def _warnings(planned: Planned, stops: tuple[int, ...], output_bytes: int, wasteful_bytes: int) -> Iterator[str]:
     """Yield what a user would rather know before the run than after it."""
     plan = planned.plan
     taken = plan.schedule.offsets_at(plan.batches)
@@ -245,13 +253,14 @@ def _warnings(planned: Planned, stops: tuple[int, ...], output_bytes: int, ampli
         yield f"phase {number + 1} has no batch, as the data ends before it"
     if plan.rows % plan.batch_size:
         yield f"the last batch has only {plan.rows % plan.batch_size:,} of {plan.batch_size:,} rows"
-    yield from _layout_warnings(plan, output_bytes, amplification)
+    yield from _layout_warnings(plan, output_bytes, wasteful_bytes)
 
 
 _SHOWN = 5
 
 
-def _layout_warnings(plan: Plan, output_bytes: int, amplification: float) -> Iterator[str]:
+def _layout_warnings(plan: Plan, output_bytes: int, wasteful_bytes: int) -> Iterator[str]:
+    """Yield what sizes are worth a word; `wasteful_bytes` is what a shard reads alone, if it uses little of that."""
     if plan.batch_size > 1 and plan.batch_size % 2:
         yield f"a batch of {plan.batch_size:,} rows cannot be divided evenly among 2, 4, 8, ... trainers"
     shard_bytes = output_bytes * plan.shard(0).rows // plan.rows
@@ -259,8 +268,8 @@ def _layout_warnings(plan: Plan, output_bytes: int, amplification: float) -> Ite
         yield "a shard is likely to be over 5 GiB, more than one upload to S3 takes; lower batches_per_shard"
     if plan.shard_count >= _MANY_SHARDS and shard_bytes < _SMALL_SHARD_BYTES:
         yield f"{plan.shard_count:,} shards of less than 1 MiB are slow to list and to read; raise batches_per_shard"
-    if amplification >= _MUCH and plan.shard_count > 1:
+    if wasteful_bytes >= _MUCH_BYTES and plan.shard_count > 1:
         yield (
-            f"row groups (or shuffled blocks) of the inputs hold more than a shard takes of them: a shard that is made "
-            f"by itself, as after each restart, reads {amplification:.1f} times what it needs"
+            f"row groups (or shuffled blocks) of the inputs hold more than a shard takes of them: each restart reads "
+            f"about {wasteful_bytes >> 20:,} MiB for its first shard, most of it a second time"
         )

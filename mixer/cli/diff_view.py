@@ -36,19 +36,23 @@ def difference_lines(value: Mapping[str, Any]) -> Iterator[str]:
     run = f"the run in {wording.visible(value['old'])}"
     if value["old_is"] == "config":
         run = f"a run that was started with {wording.visible(value['old'])}"
-    ends = {
-        "refused": "would refuse to go on",
-        "extend": "goes on only if --extend is given",
-        "allow-repack": "goes on only if --allow-repack is given",
-        "harmless": "goes on",
-        "same": "goes on: nothing differs",
-    }
-    yield f"With {wording.visible(value['config'])}, {run} {ends[value['verdict']]}"
+    yield f"With {wording.visible(value['config'])}, {run} {_outcome(value)}"
     for key, heading in HEADINGS.items():
         if value[key]:
             yield ""
             yield heading
             for line in value[key]:
                 yield from (f"  {wording.visible(part)}" for part in line.split("\n"))
-            if key == "refused" and value["why"]:
+            if key == "refused" and value["old_is"] == "config":
+                yield "  (What only makes a run longer, --extend allows: compare with the run's output to see.)"
+            elif key == "refused" and value["why"]:
                 yield f"  {wording.visible(value['why'])}"
+
+
+def _outcome(value: Mapping[str, Any]) -> str:
+    if value["refused"]:
+        return "would refuse to go on"
+    flags = {"--extend": value["needs_extend"], "--allow-repack": value["needs_allow_repack"]}
+    if needed := [flag for flag, lines in flags.items() if lines]:
+        return f"goes on only with {' and '.join(needed)}"
+    return "goes on" if value["no_matter"] else "goes on: nothing differs"

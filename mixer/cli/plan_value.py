@@ -93,7 +93,11 @@ def _costs(plan: Plan, ahead: Forecast, pace: Pace | None) -> dict[str, Any]:
             "used_bytes": ahead.used_bytes,
             "amplification": ahead.reads.bytes / ahead.used_bytes if ahead.used_bytes else 1.0,
         },
-        "shards_alone": {"amplification": ahead.alone_amplification, "shards_looked_at": ahead.alone_shards},
+        "shards_alone": {
+            "amplification": ahead.alone_amplification,
+            "bytes_per_shard": ahead.alone_bytes,
+            "shards_looked_at": ahead.alone_shards,
+        },
         "peak_memory": {**asdict(ahead.memory), "bytes": ahead.memory.bytes},
         "measured": None
         if pace is None

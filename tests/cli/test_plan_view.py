@@ -276,6 +276,8 @@ def test_a_difference_is_shown_by_what_comes_of_it(mixer: Mixer, tmp_path: Path)
     value = mixer("plan", str(config), "--diff", old, "--json").json
     assert (value["verdict"], value["old_is"]) == ("refused", "config")
     assert value["needs_allow_repack"][0].startswith("compression: ")
+    longer = config_file(tmp_path, batches=14, compression="snappy")
+    assert "goes on only with --extend and --allow-repack\n" in mixer("plan", longer, "--diff", output).out
     both = mixer("plan", str(config), "--diff", old, "--measure")
     assert (both.code, both.out) == (2, "")
 
