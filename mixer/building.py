@@ -75,6 +75,8 @@ def start(
             # Somebody else started at this very moment; theirs is the run, if it is the same one.
             data = read_record(store, commits.RUN_NAME) or b""
     started = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
+    # Before the log is looked at, which may be of any length, or another run's.
+    extending.check_only_longer(started, config)
     asked = Asked(config, extend=extend, allow_repack=allow_repack)
     accept_unsafe = None if is_new else accept_unsafe_store
     return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe)

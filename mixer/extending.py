@@ -117,13 +117,7 @@ def _extension(
         NotEnoughDataError: It is one, and the inputs have too few rows.
     """
     grown = _grown(started.config, config)
-    if planning.row_differences(_grown(run.config, config), config):
-        raise _refusal(
-            run,
-            config,
-            "A run can be made longer: `batches` or `rows` raised, `phases` lengthened at the end. All else stays as "
-            "it was: go back to the former config, or choose another output.",
-        )
+    check_only_longer(run, config)
     batches = last.first_batch + last.batches if last else 0
     try:
         longer = planning.replanned(started, grown, cuts=_cuts(run, batches), extensions=run.extensions + 1)
@@ -156,8 +150,28 @@ def _extension(
     )
 
 
+def check_only_longer(run: Planned, config: MixConfig) -> None:
+    """Check that `config` differs from that of `run` in nothing but what may make it longer, however often it was.
+
+    Raises:
+        ChangedError: It does; what is listed is what no extension may change.
+    """
+    others = planning.row_differences(_grown(run.config, config), config)
+    if others:
+        raise _refused(
+            config,
+            others,
+            "A run can be made longer: `batches` or `rows` raised, `phases` lengthened at the end. All else stays as "
+            "it was: go back to the former config, or choose another output.",
+        )
+
+
 def _refusal(run: Planned, config: MixConfig, why: str) -> ChangedError:
-    listed = "\n  ".join(planning.row_differences(run.config, config))
+    return _refused(config, planning.row_differences(run.config, config), why)
+
+
+def _refused(config: MixConfig, rows: list[str], why: str) -> ChangedError:
+    listed = "\n  ".join(rows)
     return ChangedError(
         f"{config.output}: holds a run of another definition, which is never changed:\n  {listed}\n{why}"
     )

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mixer.building import look
+from mixer import extending
+from mixer.building import started
 from mixer.checking import check_commit, check_length
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, MixerError, OutputError
 from mixer.log import CommitLog
+from mixer.planning import Planned
 from mixer.storage import Store
 
 
@@ -39,21 +41,23 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         OutputError: There is no run at `output`, or it has not come to `batch` yet.
         CorruptionError: Something that was read is damaged.
     """
-    found = look(output)
-    store, run = found.store, found.run
-    plan, log = run.plan, CommitLog(store, run.genesis)
+    store, began = started(output)
+    log, run = CommitLog(store, began.genesis), began
+    if batch >= began.plan.batches:
+        run = extending.current(began, log.tail(), store.url)
+    plan = run.plan
     if batch >= plan.batches:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
     shard, first = plan.shard_at(batch), batch * plan.batch_size
     tables: list[pa.Table] = []
-    for commit in _commits_from(log, plan, shard, found.tail.next_slot):
+    for commit in _commits_from(log, began, shard):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
         tables.append(_read(store, commit, start, stop, run.shard_schema))
         if sum(map(len, tables)) >= rows:
             break
     if not tables and shard:
-        last = found.tail.commit
+        last = log.tail().commit
         done = last.first_batch + last.batches if last else 0
         raise OutputError(
             f"{store.url}: batch {batch} is not committed yet, so far there are {done}; "
@@ -63,13 +67,15 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
     return Rows(output, run.run[:12], plan.batch_size, first, table)
 
 
-def _commits_from(log: CommitLog, plan: Plan, shard: int, stop: int) -> Iterator[Commit]:
-    """Yield the commits of `shard` and those after it, before slot `stop`.
+def _commits_from(log: CommitLog, began: Planned, shard: int) -> Iterator[Commit]:
+    """Yield the commits of `shard` and those after it, each checked against what the run was when it was written.
 
     The slot of a shard lies as many slots after its number as there are other slots before it, of starts of the run
     above all. So a step from a commit to where the wanted one would be, were there only commits in between, never goes
     too far.
     """
+    stop = log.next_slot()
+    plans: dict[int | None, Plan] = {None: began.plan}
     number = shard + 1
     while number < stop:
         slot = log.slot(number)
@@ -78,7 +84,10 @@ def _commits_from(log: CommitLog, plan: Plan, shard: int, stop: int) -> Iterator
             continue
         where = f"{log.store.url}/{commits.slot_name(number)}"
         commit = commits.commit_from(slot.payload, where)
-        check_commit(plan, commit, where)
+        at = log.amended_number(slot)
+        if at not in plans and (amended := log.amended_at(slot)):
+            plans[at] = extending.amended(began, amended, f"{log.store.url}/{commits.slot_name(amended.number)}").plan
+        check_commit(plans[at], commit, where)
         if commit.shard < shard:
             number += shard - commit.shard
             continue

@@ -167,14 +167,14 @@ class CommitLog:
         slot = self.slot(next_slot - 1)
         opening = self._opening(slot)
         owner, physical = opening.writer["owner"], opening.payload.get("physical")
-        amended = self._amended(slot)
+        amended = self.amended_at(slot)
         while slot.kind == "open":
             if not slot.number:
                 return Tail(next_slot, owner, None, None, self.genesis, physical)
             slot = self.slot(slot.number - 1)
         if slot.number < next_slot - 1:
             self._opening(slot)
-        if self._amended_number(slot) != (amended.number if amended else None):
+        if self.amended_number(slot) != (amended.number if amended else None):
             raise CorruptionError(f"{self._where(slot.number)}: names another amendment than the `open` after it")
         head = commits.chain_hash(slot.payload)
         final = slot.payload if slot.kind == "final" else None
@@ -185,8 +185,12 @@ class CommitLog:
             commit, where = self._commit_before(slot.number)
         return Tail(next_slot, owner, commit, final, head, physical, where, amended)
 
-    def _amended_number(self, slot: Slot) -> int | None:
-        """Return the slot that `slot` names as the newest amendment's."""
+    def amended_number(self, slot: Slot) -> int | None:
+        """Return the slot that `slot` names as the newest amendment's; None if the run had not been extended there.
+
+        Raises:
+            CorruptionError: That can be no slot before it.
+        """
         number = slot.writer.get("amend")
         if number is not None and (type(number) is not int or not 0 <= number <= slot.number):
             raise CorruptionError(
@@ -195,9 +199,13 @@ class CommitLog:
             )
         return number
 
-    def _amended(self, slot: Slot) -> Slot | None:
-        """Return the ``amend`` slot that is in force at `slot`."""
-        number = self._amended_number(slot)
+    def amended_at(self, slot: Slot) -> Slot | None:
+        """Return the ``amend`` slot that is in force at `slot`; None if the run had not been extended there.
+
+        Raises:
+            CorruptionError: `slot` names none, or it is missing or damaged.
+        """
+        number = self.amended_number(slot)
         if number is None:
             return None
         amended = slot if number == slot.number else self.slot(number)
@@ -218,7 +226,7 @@ class CommitLog:
         while newest is not None:
             found.append(newest)
             opening = self._opening(newest)
-            earlier = self._amended(opening)
+            earlier = self.amended_at(opening)
             if earlier is not None and earlier.number >= newest.number:
                 raise CorruptionError(f"{self._where(opening.number)}: names a later amendment; restore it from a copy")
             newest = earlier

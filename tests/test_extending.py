@@ -429,6 +429,16 @@ def test_status_head_and_preview_know_that_a_run_was_extended(tmp_path: Path) ->
     assert head(str(tmp_path / "out"), 8, batch=15).table["_batch"].to_pylist() == [15] * 4 + [16] * 4
 
 
+def test_any_batch_of_a_run_of_many_short_shards_is_found(tmp_path: Path) -> None:
+    for batches in (1, 4, 8, 10, 14):
+        build(mix_config(tmp_path, batches=batches), extend=True)
+    assert building.existing(str(tmp_path / "out"))[1].plan.cuts == (1, 8, 10)
+    whole = rows_of(tmp_path / "out")
+    for batch in range(14):
+        found = head(str(tmp_path / "out"), 9, batch=batch)
+        assert found.table.to_pylist() == whole[4 * batch : 4 * batch + 9]
+
+
 def test_until_it_is_finished_again_the_manifest_is_that_of_its_former_end(tmp_path: Path) -> None:
     build(mix_config(tmp_path, batches=10))
     out = STORES[str(tmp_path / "out")]
@@ -605,9 +615,12 @@ def test_a_damaged_newest_amendment_is_named_by_all(extended: Extended) -> None:
     store, (_, newest) = extended.store, extended.amendments
     name = commits.slot_name(newest)
     store.put(name, (store.objects[name]).replace(b'"number":2', b'"number":3'))
-    for look in (status, head):
-        with pytest.raises(CorruptionError, match=name):
-            look(extended.output)
+    with pytest.raises(CorruptionError, match=name):
+        status(extended.output)
+    with pytest.raises(CorruptionError, match=name):
+        head(extended.output, batch=15)
+    # What was made before it can be read without it.
+    assert len(head(extended.output, batch=5).table) == 10
     with pytest.raises(CorruptionError, match=name):
         build(mix_config(extended.folder, batches=18), extend=True)
     report = verify(extended.output)

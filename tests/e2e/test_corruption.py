@@ -196,7 +196,7 @@ def cases(kind: str) -> dict[str, Case]:
         "open in the middle gone": everywhere(gone(slot(4)), slot(4)),
         "middle slot of a newer mixer": Case(said(slot(2), format=2), [slot(2)], head=slot(2)),
         "last slot of a newer mixer": Case(said(end, format=2), [end, *manifest], end, end, end_in_head),
-        "last slot of an unknown kind": Case(said(end, kind="amend"), [end, *manifest], end, end, end_in_head),
+        "last slot of an unknown kind": Case(said(end, kind="merge"), [end, *manifest], end, end, end_in_head),
         "middle shard gone": Case(gone(shard(2)), [shard(2)], head=shard(2)),
         "last shard gone": Case(
             gone(shard(last_shard)), [shard(last_shard)], shard(last_shard), head=shard(last_shard)
