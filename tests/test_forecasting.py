@@ -93,6 +93,7 @@ def test_a_file_that_is_listed_twice_is_found_under_both_names(tmp_path: Path) -
     [
         ({}, []),
         ({"batch_size": 2, "batches": 3}, ["batches of 2 are mixed of 3 datasets, so not every batch has rows of all"]),
+        ({"batch_size": 3, "batches": 3}, ["a batch of 3 rows cannot be divided evenly among 2, 4, 8, ... trainers"]),
         (
             {"batch_size": 5, "batches": 3},
             ["a batch of 5 rows cannot be divided evenly among 2, 4, 8, ... trainers"],

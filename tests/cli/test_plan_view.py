@@ -209,11 +209,14 @@ def test_everything_that_a_plan_may_remark_fits_into_80_columns(mixer: Mixer, tm
         "Ignored for web: 1 name",
     ):
         assert part in said
-    folded = list(plan_lines(value, 80, config="mix.yaml"))
-    # Paths are not cut.
-    assert max(len(line) for line in folded if "/" not in line) <= 80
-    remarks = " ".join(said[said.index("Worth knowing") :].split())
-    assert remarks in " ".join("\n".join(folded).split())
+    for width in (60, 80):
+        folded = list(plan_lines(value, width, config="mix.yaml"))
+        # A path that is wider than the window is not cut.
+        assert [line for line in folded if len(line) > width and " " in line.strip()] == []
+        remarks = " ".join(said[said.index("Worth knowing") :].split())
+        assert remarks in " ".join("\n".join(folded).split())
+    tables = [line.split() for line in folded if line.startswith("dataset")]
+    assert ["dataset", "files", "rows", "size", "weight"] in tables
 
 
 def test_tokens_are_shown_beside_rows(mixer: Mixer, tmp_path: Path) -> None:
