@@ -132,6 +132,26 @@ class Amendment:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The run whose first shards a forked run takes by reference."""
+
+    output: str
+    """Where it was when it was forked."""
+    genesis: str
+    """Its id when it began."""
+    head: str
+    """Its chain head after the last of these shards, which stands for all of them."""
+    shards: int
+    """How many shards are taken; the first ones of the whole mix."""
+    batches: int
+    """Batches of these shards."""
+
+    def definition(self) -> dict[str, Any]:
+        """Return what it adds to the definition of the forked run: all but where it is."""
+        return {"genesis": self.genesis, "head": self.head, "shards": self.shards, "batches": self.batches}
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One entry of the commit log."""
 
@@ -282,6 +302,19 @@ _AMENDMENT_FIELDS: Mapping[str, type] = {
     "batches": int,
     "prev": str,
 }
+
+
+def parent_from(value: Mapping[str, Any], where: str) -> Parent:
+    """Return the parent that a run's definition names.
+
+    Raises:
+        CorruptionError: It has other fields, or one of another type; the message names them.
+    """
+    _check_fields(value, _PARENT_FIELDS, "a parent", where)
+    return Parent(**value)
+
+
+_PARENT_FIELDS: Mapping[str, type] = {"output": str, "genesis": str, "head": str, "shards": int, "batches": int}
 
 
 def _check_fields(payload: Mapping[str, Any], fields: Mapping[str, type], what: str, where: str) -> None:

@@ -66,6 +66,7 @@ class Trajectory:
     period: int
     step: Step
     _kept: list[tuple[int, ...]] = field(init=False)
+    _last: tuple[int, Carries] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._kept = [(0,) * len(self.rule.base)]
@@ -81,7 +82,25 @@ class Trajectory:
             self._find_side_by_side(stretch)
         while len(self._kept) <= stretch:
             self._kept.append(tuple(self._walk(list(self._kept[-1]), STRIDE)))
+        if rest and self._in_arrays and STRIDE * len(self.rule.base) <= _LANE_CELLS:
+            return [int(carry) for carry in self._walked(stretch)[rest]]
         return self._walk(list(self._kept[stretch]), rest)
+
+    def _walked(self, stretch: int) -> Carries:
+        """Return the carries before each batch of a stretch, shape ``(STRIDE, datasets)``; the last one is kept.
+
+        Who looks for a batch by halves asks for many of one stretch.
+        """
+        last = self._last
+        if last is None or last[0] != stretch:
+            keys = _Keys(self.rule, np.array([self._kept[stretch]], dtype=np.int64))
+            states = np.empty((STRIDE, len(self.rule.base)), dtype=np.int64)
+            for row in states:
+                row[:] = keys.carries[0]
+                keys.step()
+            # Set as a whole, since plans are asked by several threads.
+            last = self._last = (stretch, states)
+        return last[1]
 
     def counts(self, start: int, stop: int) -> Carries:
         """Return the items that batches ``[start, stop)`` of the period take, shape ``(batches, datasets)``."""
@@ -201,22 +220,27 @@ class _Keys:
         keys += self._remainders
         if not slots:
             return np.zeros_like(keys)
-        least = np.partition(keys, self._datasets - slots, axis=1)[:, self._datasets - slots]  # (stretches,)
-        given = (keys >= least[:, None]).astype(np.int64)
-        # One slot each for the greatest is the rule, unless one of them outbids the least even after paying.
-        twice = keys.max(axis=1) - price > least
-        if twice.any():
-            given[twice] = _one_by_one(keys[twice], slots, price)
+        given = _greatest(keys, slots, price)
         keys -= price * given
         return given
 
 
-def _one_by_one(keys: Carries, slots: int, price: int) -> Carries:
-    """Return who gets `slots` slots, if each goes to the greatest key of its row."""
-    given = np.zeros_like(keys)
-    rows = np.arange(len(keys))
-    for _ in range(slots):
-        greatest = keys.argmax(axis=1)
-        keys[rows, greatest] -= price
-        given[rows, greatest] += 1
+def _greatest(keys: Carries, slots: int, price: int) -> Carries:
+    """Return who gets `slots` slots, each going to the greatest key of its row, which pays for it.
+
+    That gives them to the greatest of all bids, where a key bids for a first slot with itself, for a second with what
+    it is after paying, and so on. Bids are unique, as keys are and the price is a multiple of their number.
+    """
+    least = np.partition(keys, keys.shape[1] - slots, axis=1)[:, keys.shape[1] - slots]  # (stretches,)
+    given = (keys >= least[:, None]).astype(np.int64)
+    # Mostly nobody's second bid is as great as the least of the first ones that win.
+    open_rows = np.flatnonzero(keys.max(axis=1) - price > least)
+    rounds = 2
+    while len(open_rows):
+        bids = np.concatenate([keys[open_rows] - price * paid for paid in range(rounds)], axis=1)
+        least = np.partition(bids, bids.shape[1] - slots, axis=1)[:, bids.shape[1] - slots]
+        won = (bids >= least[:, None]).reshape(len(open_rows), rounds, -1).sum(axis=1)
+        given[open_rows] = won
+        open_rows = open_rows[keys[open_rows].max(axis=1) - rounds * price > least]
+        rounds += 1
     return given

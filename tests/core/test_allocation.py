@@ -175,3 +175,17 @@ def test_a_pair_of_which_one_is_huge_is_answered_at_once() -> None:
     rule = Allocation((1, 10**18), 512)
     assert rule.offsets_at(10**30)[0] in {10**30 * 512 // (10**18 + 1), 10**30 * 512 // (10**18 + 1) + 1}
     assert sum(rule.offsets_at(10**30)) == 512 * 10**30
+
+
+@given(
+    st.lists(st.integers(1, 3) | st.integers(500, 900), min_size=48, max_size=60),
+    st.integers(100, 3000),
+    st.integers(0, 300),
+)
+@settings(max_examples=30)
+def test_several_slots_of_a_batch_to_one_of_many_datasets_are_those_of_the_rule(
+    weights: list[int], batch_size: int, batch: int
+) -> None:
+    rule = Allocation(tuple(weights), batch_size)
+    _, states = by_hand(tuple(weights), batch_size, batch)
+    assert rule.carries_at(batch) == tuple(states[batch % rule.period])
