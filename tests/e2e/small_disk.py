@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 PAGE_BYTES = 4096
 """What the smallest file takes."""
@@ -91,7 +92,7 @@ class Pretence:
         shutil.rmtree(self._place)
         self._place.mkdir()
 
-    def _checked_sync(self, descriptor: int) -> None:
+    def _checked_sync(self, descriptor: Any) -> None:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             if self._read_only:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
