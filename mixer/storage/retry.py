@@ -12,12 +12,13 @@ import errno
 import importlib
 import logging
 import random
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 from mixer.errors import MixerError, StoreError, StoreUnavailableError
 from mixer.storage.urls import redact
@@ -190,7 +191,7 @@ def is_transient(error: BaseException) -> bool:
         return _is_passing(status, error)
     if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
         return True
-    if any(lasting in str(error).lower() for lasting in ("certificate", "invalid endpoint")):
+    if _is_certificate_refused(error) or _is_no_endpoint(error):
         return False
     if isinstance(error, _loaded("google.auth.exceptions", "GoogleAuthError")) and getattr(error, "retryable", False):
         return True
@@ -205,6 +206,32 @@ def _is_passing(status: int, error: BaseException) -> bool:
     if code in _CODES_AGAIN or status in _STATUS_AGAIN:
         return True
     return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
+
+
+def _is_certificate_refused(error: BaseException) -> bool:
+    """Return whether the other side's certificate does not do; no text is asked, which may hold any name."""
+    waiting: list[BaseException] = list(_causes(error))
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if isinstance(link, ssl.SSLCertVerificationError):
+            return True
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        # Where libraries keep what they were told, if not as a cause: botocore, Azure, urllib3, requests.
+        kept = (getattr(link, "kwargs", None) or {}).get("error"), getattr(link, "inner_exception", None)
+        waiting += [inner for inner in (*kept, getattr(link, "reason", None), *link.args) if _is_error(inner)]
+    return False
+
+
+def _is_error(value: object) -> TypeGuard[BaseException]:
+    return isinstance(value, BaseException)
+
+
+def _is_no_endpoint(error: BaseException) -> bool:
+    """Return whether botocore refuses the endpoint that it was given: it has no class for that."""
+    return isinstance(error, ValueError) and str(error).startswith("Invalid endpoint: ")
 
 
 @cache

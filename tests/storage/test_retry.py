@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import ssl
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -12,6 +14,7 @@ import gcsfs.retry
 import google.auth.exceptions as untyped_google_errors
 import pytest
 import requests
+import urllib3.exceptions
 from botocore.parsers import ResponseParserError
 from gcsfs.retry import HttpError
 from hypothesis import given
@@ -55,7 +58,34 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], str], list[int]]
     return call, calls
 
 
+def certificate_refused(library: str) -> Exception:
+    """Return an error as `library` raises it where the server's certificate is not to be trusted."""
+    found = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+    key: Any = SimpleNamespace(host="host", port=443, is_ssl=True, ssl=True)
+    client = aiohttp.ClientConnectorCertificateError(key, found)
+    if library == "aiohttp":
+        return client
+    if library == "botocore":
+        return botocore.exceptions.SSLError(endpoint_url="https://host", error=client)
+    if library == "azure":
+        return azure_errors.ServiceRequestError("words", error=client)
+    pool = SimpleNamespace(host="host")
+    counted = urllib3.exceptions.MaxRetryError(pool, "/", urllib3.exceptions.SSLError(found))  # type: ignore[arg-type]
+    requested = requests.exceptions.SSLError(counted)
+    seen_by_google: Exception = google_errors.TransportError(requested)
+    return requested if library == "requests" else seen_by_google
+
+
+# A name may hold any word, and libraries put the URL into their errors.
+NAMED = "https://host/test/certificates/Invalid endpoint: /CERTIFICATE_VERIFY_FAILED"
+
 PASSING = [
+    botocore.exceptions.ReadTimeoutError(endpoint_url=NAMED, error="x"),
+    botocore.exceptions.EndpointConnectionError(endpoint_url=NAMED, error="x"),
+    botocore.exceptions.SSLError(endpoint_url=NAMED, error=ssl.SSLError(1, "[SSL] record layer failure")),
+    aiohttp.ServerDisconnectedError(NAMED),
+    azure_errors.ServiceRequestError(NAMED),
+    requests.exceptions.ReadTimeout(NAMED),
     *(AnswerError(status, "backendError", "words") for status in (408, 429, 500, 502, 503, 504)),
     AnswerError(403, "rateLimitExceeded", "words"),
     AnswerError(400, "BadDigest", "words"),
@@ -107,14 +137,13 @@ LASTING = [
     google_errors.RefreshError("words"),
     *(azure_answered(status, "words") for status in (400, 401, 403, 405, 501)),
     azure_errors.ClientAuthenticationError("no credential of the chain worked"),
-    azure_errors.ServiceRequestError("certificate verify failed"),
+    *(certificate_refused(library) for library in ("botocore", "aiohttp", "azure", "requests", "google")),
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "full"),
     ValueError("Invalid endpoint: htp:/host"),
     botocore.exceptions.NoCredentialsError(),
     botocore.exceptions.ParamValidationError(report="x"),
     botocore.exceptions.ProfileNotFound(profile="x"),
-    botocore.exceptions.SSLError(endpoint_url="https://host", error="certificate verify failed"),
     *(answered(status, "Words") for status in (400, 401, 403, 405, 411, 501)),
     answered(404, "NoSuchBucket"),
     answered(403, "SignatureDoesNotMatch"),
