@@ -11,7 +11,8 @@ What can be left, and when it goes:
   the next start: it stays until the run is finished. From then on nobody writes shards, and what is beyond the last
   one goes; it was not made by this run.
 
-All else is either the run's own, or foreign; foreign objects are shown and never deleted.
+All else is either the run's own, or foreign; foreign objects are shown and never deleted, also in the folders above
+if they have names that mixer does not give.
 
 Why this harms no run, whether it is under way, starting or asleep: each of these rules, once it is true of an object,
 stays true for as long as the run is there. A log only grows, ``final`` is its last word, a dead process writes nothing,
@@ -37,10 +38,10 @@ from mixer.errors import ChangedError, CorruptionError, StoreError
 from mixer.log import CommitLog
 from mixer.planning import Planned
 from mixer.storage import LocalStore, Store
+from mixer.storage.urls import PROBE_FOLDER, is_drawn
 
 log = logging.getLogger(__name__)
 
-PROBE_PREFIX = ".mixer/probe/"
 _OWN = frozenset({commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME})
 _SHARD = re.compile(r"data/shard-([0-9]{8,18})\.parquet")
 _GONE, _REPLACED = "gone meanwhile", "replaced meanwhile"
@@ -52,6 +53,9 @@ class Verdict:
 
     collect: bool
     reason: str
+
+
+_FOREIGN = Verdict(collect=False, reason="not made by mixer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +122,26 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
     number = shard_number(name)
     if name in _OWN or name.startswith(commits.LOG_PREFIX) or (number is not None and number < committed):
         return None
-    if name.startswith(commits.CHECKPOINT_PREFIX):
+    if commits.checkpoint_stop(name) is not None:
         found = (stale or {}).get(name)
         return Verdict(collect=True, reason=found) if found is not None else None
-    if name.startswith(PROBE_PREFIX):
+    if name.startswith(PROBE_FOLDER) and is_drawn(name.removeprefix(PROBE_FOLDER)):
         what, until_then = "left by a probe of the store", "a start may be at its probe of the store"
     elif number is not None:
         what, until_then = "a shard beyond the last one", "not committed yet: by a writer at work, or by the next start"
     else:
-        return Verdict(collect=False, reason="not made by mixer")
+        return _FOREIGN
     return Verdict(collect=finished, reason=what if finished else until_then)
 
 
-def judge_unfinished(*, held: bool | None) -> Verdict:
-    """Return whether a file that is not whole may go; `held` is `mixer.storage.leftovers.Leftover.held`.
+def judge_unfinished(*, held: bool | None, foreign: bool = False) -> Verdict:
+    """Return whether a file that is not whole may go; `held`, `foreign`: as in `mixer.storage.leftovers.Leftover`.
 
     >>> [judge_unfinished(held=held).collect for held in (False, True, None)]
     [True, False, False]
     """
+    if foreign:
+        return _FOREIGN
     if held is None:
         reason = (
             "this file system has no locks to tell by whether it is being written; remove it when no run is at work"
@@ -223,11 +229,14 @@ class _Survey:
         # Before the log, which only grows: what was put after it was read could not be told from garbage.
         listed = self.store.list("")
         self._read_log()
-        names = [info.name for info in listed if info.name.startswith(commits.CHECKPOINT_PREFIX)]
+        names = [info.name for info in listed if commits.checkpoint_stop(info.name) is not None]
         stale = {name: wrong for name in names if (wrong := self._checkpoint_problem(name)) is not None}
         judged = [(info.name, info.bytes, info.version, self._judge(info.name, stale)) for info in listed]
         if isinstance(self.store, LocalStore):
-            judged += [(lost.name, lost.bytes, "", judge_unfinished(held=lost.held)) for lost in self.store.leftovers()]
+            judged += [
+                (lost.name, lost.bytes, "", judge_unfinished(held=lost.held, foreign=lost.foreign))
+                for lost in self.store.leftovers()
+            ]
         found: list[Item] = []
         kept: list[Item] = []
         for name, size_bytes, version, verdict in judged:
@@ -251,7 +260,7 @@ class _Survey:
             return _REPLACED
         self._read_log()
         stale = {}
-        if item.name.startswith(commits.CHECKPOINT_PREFIX) and (wrong := self._checkpoint_problem(item.name)):
+        if commits.checkpoint_stop(item.name) is not None and (wrong := self._checkpoint_problem(item.name)):
             stale[item.name] = wrong
         verdict = self._judge(item.name, stale)
         if verdict is None or not verdict.collect:

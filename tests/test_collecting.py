@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixer import building, collecting, log
-from mixer.collecting import PROBE_PREFIX, Item, gc, judge, shard_number
+from mixer.collecting import Item, gc, judge, shard_number
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, OutputError, StoreError, StoreUnavailableError
 from mixer.storage import LocalStore, Store
-from mixer.storage.urls import TEMPORARY_FOLDER
+from mixer.storage.urls import PROBE_FOLDER, TEMPORARY_FOLDER, is_drawn
 from mixer.testing import Crash, CrashingStore, MemoryStore
 from mixer.verifying import verify
 from tests.e2e.runs import objects
@@ -24,6 +24,15 @@ from tests.mixes import SHARDS, mix_config
 
 Use = Callable[[Store], None]
 Act = Callable[[], object]
+
+
+def probe(letter: str) -> str:
+    """Return a name that a probe may have."""
+    return PROBE_FOLDER + letter * 32
+
+
+PROBE = probe("a")
+DEAD, NOTES = TEMPORARY_FOLDER + "d" * 32, f"{TEMPORARY_FOLDER}notes.txt"
 
 
 @pytest.fixture
@@ -51,7 +60,7 @@ def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
     keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
     keep |= {shard_path(number) for number in range(shards + 1)}
     left = {name: data for name, data in whole.items() if name in keep}
-    return {**left, f"{PROBE_PREFIX}abc": b"first abc"}
+    return {**left, PROBE: b"first"}
 
 
 def names(items: tuple[Item, ...]) -> list[str]:
@@ -61,15 +70,16 @@ def names(items: tuple[Item, ...]) -> list[str]:
 # The decision
 
 
+CHECKPOINTS = (".mixer/checkpoints/000000001000.json", ".mixer/checkpoints/notes.txt")
 NAMES = st.one_of(
     st.integers(0, 12).map(shard_path),
     st.integers(0, 12).map(commits.slot_name),
     st.sampled_from([commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME]),
     st.sampled_from(["data/notes.txt", "data/shard-1.parquet", "data/sub/shard-00000001.parquet", "x", ".mixer/other"]),
-    st.sampled_from([".mixer/checkpoints/000000001000.json", ".mixer/probe/abc", ".mixer/probe"]),
+    st.sampled_from([*CHECKPOINTS, PROBE, ".mixer/probe/abc", ".mixer/probe"]),
     st.text(max_size=20),
 )
-STALE: Mapping[str, str] = {".mixer/checkpoints/000000001000.json": "other"}
+STALE: Mapping[str, str] = dict.fromkeys(CHECKPOINTS, "other")
 
 
 @given(NAMES, st.integers(0, 9), st.booleans())
@@ -79,7 +89,8 @@ def test_nothing_of_the_run_and_nothing_foreign_may_go(name: str, committed: int
     if name in own or name.startswith(commits.LOG_PREFIX):
         assert verdict is None
     if verdict is not None and verdict.collect:
-        assert name.startswith((PROBE_PREFIX, commits.CHECKPOINT_PREFIX)) or shard_number(name) is not None
+        is_probe = name.startswith(PROBE_FOLDER) and is_drawn(name.rpartition("/")[2])
+        assert is_probe or commits.checkpoint_stop(name) is not None or shard_number(name) is not None
 
 
 @given(NAMES, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans())
@@ -116,7 +127,7 @@ def test_a_look_finds_what_is_left_says_why_and_touches_nothing(
     assert (found.committed, found.finished, found.deleted, found.spared, found.refused) == (2, False, (), (), ())
     assert found.found == ()
     assert {item.name: item.reason for item in found.kept} == {
-        f"{PROBE_PREFIX}abc": "a start may be at its probe of the store",
+        PROBE: "a start may be at its probe of the store",
         shard_path(2): "not committed yet: by a writer at work, or by the next start",
         "data/notes.txt": "not made by mixer",
     }
@@ -128,11 +139,11 @@ def test_deleting_deletes_what_a_look_finds_and_nothing_else(
 ) -> None:
     beyond = {shard_path(SHARDS): b"1", shard_path(SHARDS + 70): b"22"}
     foreign = {"data/shard-4.parquet": b"1", "notes.txt": b"2"}
-    store = MemoryStore({**whole, **beyond, **foreign, f"{PROBE_PREFIX}abc": b"3"})
+    store = MemoryStore({**whole, **beyond, **foreign, PROBE: b"3"})
     use(store)
     told: list[Item] = []
     found = gc(config.output, delete=True, on_delete=told.append)
-    assert names(found.deleted) == names(found.found) == [f"{PROBE_PREFIX}abc", *beyond]
+    assert names(found.deleted) == names(found.found) == [PROBE, *beyond]
     assert names(tuple(told)) == names(found.deleted)
     assert names(found.kept) == list(foreign)
     assert store.objects == {**whole, **foreign}
@@ -158,14 +169,54 @@ def test_what_a_killed_local_writer_left_goes_and_what_is_being_written_stays(co
     store = LocalStore(config.output)
     before = objects(store)
     folder = store.root / TEMPORARY_FOLDER
-    (folder / "dead").write_bytes(b"12345")
+    (store.root / DEAD).write_bytes(b"12345")
     with store._temporary(b"123") as alive:
         found = gc(config.output, delete=True)
         assert alive.exists()
-    assert [(item.name, item.bytes) for item in found.deleted] == [(f"{TEMPORARY_FOLDER}dead", 5)]
+    assert [(item.name, item.bytes) for item in found.deleted] == [(DEAD, 5)]
     assert [(item.name, item.reason) for item in found.kept] == [(f"{TEMPORARY_FOLDER}{alive.name}", "being written")]
     assert list(folder.iterdir()) == []
     assert objects(store) == before
+
+
+FOREIGN = (NOTES, TEMPORARY_FOLDER + "D" * 32, f"{PROBE_FOLDER}notes.txt", f"{PROBE_FOLDER}{'a' * 31}")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_others_in_mixers_own_folders_stay_and_are_shown(config: MixConfig, name: str) -> None:
+    building.build(config)
+    path = Path(config.output) / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"mine")
+    found = gc(config.output, delete=True)
+    assert (names(found.found), names(found.deleted)) == ([], [])
+    assert [(item.name, item.bytes, item.reason) for item in found.kept] == [(name, 4, "not made by mixer")]
+    assert path.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("folder", [".mixer", ".mixer/probe", ".mixer/tmp", ".mixer/checkpoints", ".mixer/log", "data"])
+def test_nothing_is_deleted_behind_a_link_in_the_output(config: MixConfig, tmp_path: Path, folder: str) -> None:
+    building.build(config)
+    link, elsewhere = Path(config.output) / folder, tmp_path / "elsewhere"
+    if link.exists():
+        link.rename(elsewhere)
+    elsewhere.mkdir(exist_ok=True)
+    for letter in "abc":
+        (elsewhere / (letter * 32)).write_bytes(b"mine")
+    (elsewhere / shard_path(SHARDS).rpartition("/")[2]).write_bytes(b"mine")
+    before = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    link.symlink_to(elsewhere)
+    with pytest.raises(StoreError, match=f"{link}: expected a folder, found a symbolic link"):
+        gc(config.output, delete=True)
+    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == before
+
+
+def test_an_output_that_is_a_link_itself_is_tidied_up(config: MixConfig, tmp_path: Path) -> None:
+    building.build(config)
+    link = tmp_path / "link"
+    link.symlink_to(config.output)
+    (Path(config.output) / DEAD).write_bytes(b"12345")
+    assert names(gc(str(link), delete=True).deleted) == [DEAD]
 
 
 # Checkpoints
@@ -222,6 +273,14 @@ def test_what_is_no_checkpoint_goes(config: MixConfig, checkpoints: MemoryStore,
     (item,) = gc(config.output, delete=True).deleted
     assert item.name == name
     assert item.reason.startswith("not a checkpoint of this log")
+
+
+def test_what_lies_among_the_checkpoints_under_a_name_that_none_has_stays() -> None:
+    """It would be in the way of a run, which names it; that it may go is for its owner to say."""
+    name = f"{commits.CHECKPOINT_PREFIX}notes.txt"
+    verdict = judge(name, committed=4, finished=True, stale={name: "other"})
+    assert verdict is not None
+    assert (verdict.collect, verdict.reason) == (False, "not made by mixer")
 
 
 def test_a_checkpoint_under_anothers_name_goes(config: MixConfig, checkpoints: MemoryStore) -> None:
@@ -284,13 +343,13 @@ class Stubborn(MemoryStore):
 
 
 def test_what_cannot_be_deleted_is_told_and_the_rest_goes(config: MixConfig, whole: dict[str, bytes], use: Use) -> None:
-    probes = {f"{PROBE_PREFIX}{letter}": b"1" for letter in "abc"}
-    store = Stubborn({**whole, **probes}, {f"{PROBE_PREFIX}b": StoreError("access denied")})
+    probes = {probe(letter): b"1" for letter in "abc"}
+    store = Stubborn({**whole, **probes}, {probe("b"): StoreError("access denied")})
     use(store)
     found = gc(config.output, delete=True)
-    assert names(found.deleted) == [f"{PROBE_PREFIX}a", f"{PROBE_PREFIX}c"]
-    assert [(refusal.name, refusal.error) for refusal in found.refused] == [(f"{PROBE_PREFIX}b", "access denied")]
-    store.refused = {f"{PROBE_PREFIX}b": StoreUnavailableError("no answer")}
+    assert names(found.deleted) == [probe("a"), probe("c")]
+    assert [(refusal.name, refusal.error) for refusal in found.refused] == [(probe("b"), "access denied")]
+    store.refused = {probe("b"): StoreUnavailableError("no answer")}
     with pytest.raises(StoreUnavailableError):
         gc(config.output, delete=True)
 
@@ -298,21 +357,21 @@ def test_what_cannot_be_deleted_is_told_and_the_rest_goes(config: MixConfig, who
 def test_an_object_that_was_replaced_meanwhile_is_spared(
     config: MixConfig, whole: dict[str, bytes], use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore({**whole, f"{PROBE_PREFIX}a": b"1", f"{PROBE_PREFIX}b": b"1", f"{PROBE_PREFIX}c": b"1"})
+    store = MemoryStore({**whole, probe("a"): b"1", probe("b"): b"1", probe("c"): b"1"})
     use(store)
 
     def others_come(item: Item) -> None:
         if item.name.endswith("a"):
-            store.put(f"{PROBE_PREFIX}b", b"2")
-            store.delete(f"{PROBE_PREFIX}c")
+            store.put(probe("b"), b"2")
+            store.delete(probe("c"))
 
     found = gc(config.output, delete=True, on_delete=others_come)
-    assert names(found.deleted) == [f"{PROBE_PREFIX}a"]
+    assert names(found.deleted) == [probe("a")]
     assert [(item.name[-1], item.reason) for item in found.spared] == [
         ("b", "replaced meanwhile"),
         ("c", "gone meanwhile"),
     ]
-    assert store.objects[f"{PROBE_PREFIX}b"] == b"2"
+    assert store.objects[probe("b")] == b"2"
 
 
 def test_nothing_else_in_the_module_names_an_age() -> None:

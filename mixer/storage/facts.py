@@ -15,6 +15,7 @@ from mixer.storage.base import Store
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.remote import RemoteStore
 from mixer.storage.retry import RetryPolicy, call_with_retries
+from mixer.storage.urls import PROBE_FOLDER
 
 IMPATIENT = RetryPolicy(attempts=2, total_s=12.0)
 """For whoever waits for the answer; a run has more patience."""
@@ -93,7 +94,7 @@ def server_time(store: Store) -> datetime | None:
     if not isinstance(store, RemoteStore) or store.PROTOCOL != "s3":
         return None
     filesystem = filesystem_for("s3", read_timeout_s=store.read_timeout_s)
-    fields = {"Bucket": store.bucket, "Prefix": store.prefix + ".mixer/probe/", "MaxKeys": 1}
+    fields = {"Bucket": store.bucket, "Prefix": store.prefix + PROBE_FOLDER, "MaxKeys": 1}
     call = partial(filesystem.call_s3, "list_objects_v2", **fields)
     try:
         answer = call_with_retries(call, what=f"list {store.url}", policy=IMPATIENT)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass
 
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo, Store
+from mixer.storage.urls import PROBE_FOLDER, draw_name
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def fit_to_write(store: Store, *, accept_unsafe: bool) -> Store:
 
 def _probe(store: Store) -> _Flaw | None:
     """Return what is wrong with the create-only writes of `store`, and what to do; None if nothing is."""
-    nonce = uuid.uuid4().hex
-    name = f".mixer/probe/{nonce}"
+    nonce = draw_name()
+    name = f"{PROBE_FOLDER}{nonce}"
     first, second = f"first {nonce}".encode(), f"second {nonce}".encode()
     try:
         created = store.create(name, first)

@@ -66,7 +66,8 @@ def certificate_refused(library: str) -> Exception:
     if library == "aiohttp":
         return client
     if library == "botocore":
-        return botocore.exceptions.SSLError(endpoint_url="https://host", error=client)
+        seen_by_botocore: Exception = botocore.exceptions.SSLError(endpoint_url="https://host", error=client)
+        return seen_by_botocore
     if library == "azure":
         return azure_errors.ServiceRequestError("words", error=client)
     pool = SimpleNamespace(host="host")
