@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from mixer import building
+from mixer.core.plan import shard_path
+from tests.e2e.runs import result, unbroken
 from tests.mixes import config_file, mix_config
 
 MIXER = str(Path(sys.executable).with_name("mixer"))
@@ -147,27 +149,32 @@ def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
     assert json.loads(again.stdout)["head"] == whole.head
 
 
-DEAF = """
-import time
-from mixer.cli.stopping import StopRequest
-with StopRequest():
-    print("ready", flush=True)
-    while True:
-        time.sleep(0.05)
-"""
-
-
 @pytest.mark.crash
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
-def test_the_second_signal_stops_at_once_whatever_is_going_on(numbers: tuple[signal.Signals, signal.Signals]) -> None:
-    process = started("-c", DEAF)
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)],
+    ids=lambda numbers: "-".join(number.name for number in numbers),
+)
+def test_the_second_signal_stops_a_run_at_once_and_the_same_command_goes_on(
+    tmp_path: Path, numbers: tuple[signal.Signals, signal.Signals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = unbroken(mix_config(tmp_path, **MANY_SHARDS), tmp_path / "whole")
+    config = config_file(tmp_path, **MANY_SHARDS)
+    monkeypatch.setenv("MIXER_TEST_STUCK_AT", shard_path(3))
+    process = started(SLOW_RUN, "run", config, "--no-prefect", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline() == "ready\n"
+    assert process.stderr.readline() == "stuck\n"
     process.send_signal(numbers[0])
     assert process.stderr.readline() == "\n"
     assert "once more stops at once" in process.stderr.readline()
     assert process.poll() is None
     process.send_signal(numbers[1])
-    process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == -numbers[1]
+    assert (out, err) == ("", "")
+
+    assert building.status(str(tmp_path / "out")).committed == 3
+    again = run("run", config, "--no-prefect", "--json")
+    assert json.loads(again.stdout)["head"] == expected.head
+    assert result(str(tmp_path / "out")) == expected
