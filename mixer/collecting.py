@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mixer.building import existing
-from mixer.checking import check_against_plan
+from mixer.checking import check_against_plan, checkpoint_problem
 from mixer.core import commits
+from mixer.core.commits import Slot
 from mixer.core.plan import shard_path
 from mixer.errors import ChangedError, CorruptionError, StoreError
 from mixer.log import CommitLog
@@ -221,6 +221,7 @@ class _Survey:
         self.planned = planned
         self.committed = 0
         self.finished = False
+        self._stop = 0
         self._log = CommitLog(store, planned.run)
         self._definition = self._definition_version()
 
@@ -281,36 +282,14 @@ class _Survey:
         check_against_plan(self.store, self.planned.plan, tail)
         self.committed = tail.commit.shard + 1 if tail.commit else 0
         self.finished = tail.final is not None
+        self._stop = tail.next_slot
 
     def _checkpoint_problem(self, name: str) -> str | None:
-        """Return what a checkpoint says otherwise than the log; None if it is a true copy, or gone."""
-        data = self.store.get(name)
-        if data is None:
-            return None
+        return checkpoint_problem(self.store, name, self._slot, stop=self._stop, every=False)
+
+    def _slot(self, number: int) -> Slot | None:
+        """Return a slot; None if it is damaged or missing: then a checkpoint may be the only copy of what it said."""
         try:
-            content = commits.unsealed(data, "it")
-            first, entries = content["first_slot"], content["slots"]
-            if name != f"{commits.CHECKPOINT_PREFIX}{first + len(entries):012d}.json":
-                return f"a checkpoint of other slots than its name says ({first} to {first + len(entries)})"
-            return next(self._differences(first, entries), None)
-        except (CorruptionError, AttributeError, KeyError, TypeError, ValueError) as error:
-            return f"not a checkpoint of this log ({type(error).__name__}: {error})"
-
-    def _differences(self, first: int, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield where a checkpoint leaves the chain of the log; what is read of the log is one slot.
-
-        Each payload but an ``open``'s holds the hash of the one before it, so if the last one is the log's, and each is
-        what the next one holds the hash of, all are the log's.
-        """
-        expected: str | None = None
-        for number in range(first + len(entries) - 1, first - 1, -1):
-            kind, payload = entries[number - first]["kind"], entries[number - first]["payload"]
-            if kind == "open":
-                continue
-            if expected is None:
-                slot = self._log.slot(number)
-                if (slot.kind, slot.payload) != (kind, payload):
-                    yield f"a checkpoint that says otherwise than the log of slot {number}"
-            elif commits.chain_hash(payload) != expected:
-                yield f"a checkpoint whose chain is broken after slot {number}"
-            expected = payload["prev"]
+            return self._log.slot(number)
+        except CorruptionError:
+            return None

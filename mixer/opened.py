@@ -197,6 +197,11 @@ class OpenRun:
     def _put(self, shard: ShardSpec, data: bytes) -> bytes:
         """Put the shard and check it; return the bytes that are there now."""
         store, name = self._store, shard.path
+        if len(data) > commits.SHARD_BYTES_MAX:
+            raise StoreError(
+                f"{store.url}/{name}: expected a shard of at most {commits.SHARD_BYTES_MAX:,} bytes, found "
+                f"{len(data):,}; make the shards smaller (batches_per_shard)"
+            )
         if not store.create(name, data):
             data = self._put_over_leftover(name, data)
         found = store.stat(name)

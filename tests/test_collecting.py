@@ -287,7 +287,22 @@ def test_a_checkpoint_under_anothers_name_goes(config: MixConfig, checkpoints: M
     (name, _), (other, _) = checkpoint(checkpoints, 3), checkpoint(checkpoints, 6)
     checkpoints.objects[name] = checkpoints.objects[other]
     (item,) = gc(config.output).found
-    assert (item.name, item.reason) == (name, "a checkpoint of other slots than its name says (3 to 6)")
+    assert item.name == name
+    assert item.reason == "not a checkpoint of this log (found 3 slots from 3, and the log has 7)"
+
+
+def test_a_copy_of_a_slot_that_is_damaged_stays_as_it_may_be_the_only_one(
+    config: MixConfig, checkpoints: MemoryStore
+) -> None:
+    del checkpoints.objects[commits.slot_name(2)]
+    found = gc(config.output, delete=True)
+    assert (found.found, found.kept) == ((), ())
+    name, content = checkpoint(checkpoints, 3)
+    slots = content["slots"]
+    assert isinstance(slots, list)
+    slots[1]["payload"]["rows"] += 1
+    checkpoints.objects[name] = commits.sealed(content)
+    assert names(gc(config.output, delete=True).deleted) == [name]
 
 
 # Refusals

@@ -31,6 +31,9 @@ CHECKPOINT_PREFIX = ".mixer/checkpoints/"
 MANIFEST_NAME = "manifest.json"
 CARD_NAME = "README.md"
 
+SHARD_BYTES_MAX = 5 << 30
+"""Longest shard: what S3 takes in one upload. No longer one is written, and none is believed in."""
+
 KINDS = ("open", "shard", "final")
 _MOST_DIGITS = 18
 
@@ -214,7 +217,8 @@ def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
     """Return the commit that the payload of a ``shard`` slot is.
 
     Raises:
-        CorruptionError: It has other fields than a commit, or one of another type; the message names them.
+        CorruptionError: It has other fields than a commit, or one of another type, or is of a shard longer than any;
+            the message names them.
     """
     if set(payload) != set(_FIELDS):
         raise CorruptionError(f"{where}: not a commit: expected the fields {sorted(_FIELDS)}, found {sorted(payload)}")
@@ -224,6 +228,10 @@ def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
             raise CorruptionError(
                 f"{where}: not a commit: expected {name} to be {_FIELDS[name].__name__}, found {type(value).__name__}"
             )
+    if not 0 <= payload["bytes"] <= SHARD_BYTES_MAX:
+        raise CorruptionError(
+            f"{where}: not a commit: expected 0 to {SHARD_BYTES_MAX:,} bytes, found {payload['bytes']:,}"
+        )
     return Commit(**payload)
 
 
