@@ -8,7 +8,7 @@ from typing import Any
 
 from mixer.errors import ChangedError, StoreError
 from mixer.storage.reading import ReadOnlyFile
-from mixer.storage.retry import call_with_retries, is_precondition_failed
+from mixer.storage.retry import call_with_retries, is_precondition_failed, understood
 
 # What stores call the thing that changes with the contents.
 _TOKEN_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -72,7 +72,7 @@ class PinnedFile(ReadOnlyFile):
         try:
             handle = self._opened()
             handle.seek(start)
-            data = bytes(handle.read(stop - start))
+            data = bytes(understood(lambda: handle.read(stop - start)))
         except BaseException:
             # Whatever state it is in, the next try begins with a new one.
             self._drop()
@@ -84,8 +84,8 @@ class PinnedFile(ReadOnlyFile):
 
     def _opened(self) -> Any:
         if self._handle is None:
-            handle = self._filesystem.open(self._path, "rb", cache_type="none")
-            info = getattr(handle, "details", None) or self._filesystem.info(self._path)
+            handle = understood(lambda: self._filesystem.open(self._path, "rb", cache_type="none"))
+            info = getattr(handle, "details", None) or understood(lambda: self._filesystem.info(self._path))
             version = version_in(info)
             if info["size"] != self._length or (self._version and version != self._version):
                 handle.close()

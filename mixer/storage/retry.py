@@ -147,6 +147,29 @@ def call_with_retries(call: Callable[[], T], *, what: str, policy: RetryPolicy =
     raise ValueError(f"expected at least one attempt, found {policy.attempts}")
 
 
+def understood(call: Callable[[], T]) -> T:
+    """Return what `call` returns, which asks a server by its client's library, and does nothing of ours.
+
+    A reply whose numbers or times were hurt on their way comes out of such a library as a bare `ValueError`; here it
+    becomes a failure that may pass. Anywhere else a `ValueError` is a mistake in a program, and no retry helps.
+
+    >>> understood(lambda: int("12"))
+    12
+    >>> understood(lambda: int("1x"))
+    Traceback (most recent call last):
+    ConnectionError: the reply is not understood: invalid literal for int() with base 10: '1x'
+    """
+    try:
+        return call()
+    except remote_errors():
+        raise
+    except ValueError as error:
+        # It has no class of its own for an endpoint that is none.
+        if str(error).startswith("Invalid endpoint: "):
+            raise OSError(errno.EINVAL, str(error)) from error
+        raise ConnectionError(f"the reply is not understood: {error}") from error
+
+
 def remote_errors() -> tuple[type[Exception], ...]:
     """Return the classes of whatever a remote store's client may raise.
 
@@ -166,10 +189,9 @@ def _remote_errors() -> tuple[type[Exception], ...]:
     aiohttp, botocore, parsers = (
         importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
     )
-    # Neither botocore's errors nor all of aiohttp's are OSErrors; a reply whose numbers or times were hurt on their way
-    # comes out of botocore as a bare ValueError.
+    # Neither botocore's errors nor all of aiohttp's are OSErrors.
     clients = (aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
-    return (OSError, *clients, ValueError)
+    return (OSError, *clients)
 
 
 def _loaded(module: str, *names: str) -> tuple[type[Exception], ...]:
@@ -191,11 +213,11 @@ def is_transient(error: BaseException) -> bool:
         return _is_passing(status, error)
     if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
         return True
-    if _is_certificate_refused(error) or _is_no_endpoint(error):
+    if _is_certificate_refused(error):
         return False
     if isinstance(error, _loaded("google.auth.exceptions", "GoogleAuthError")) and getattr(error, "retryable", False):
         return True
-    return isinstance(error, (TimeoutError, ConnectionError, ValueError, *_transient_errors(), *_transient_if_loaded()))
+    return isinstance(error, (TimeoutError, ConnectionError, *_transient_errors(), *_transient_if_loaded()))
 
 
 def _is_passing(status: int, error: BaseException) -> bool:
@@ -227,11 +249,6 @@ def _is_certificate_refused(error: BaseException) -> bool:
 
 def _is_error(value: object) -> TypeGuard[BaseException]:
     return isinstance(value, BaseException)
-
-
-def _is_no_endpoint(error: BaseException) -> bool:
-    """Return whether botocore refuses the endpoint that it was given: it has no class for that."""
-    return isinstance(error, ValueError) and str(error).startswith("Invalid endpoint: ")
 
 
 @cache

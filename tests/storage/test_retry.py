@@ -20,9 +20,17 @@ from gcsfs.retry import HttpError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.errors import CorruptionError, InputError, StoreError, StoreUnavailableError
+from mixer.errors import ConfigError, CorruptionError, InputError, StoreError, StoreUnavailableError
 from mixer.storage.filesystems import filesystem_for
-from mixer.storage.retry import AbsentError, AnswerError, RetryPolicy, call_with_retries, describe, is_transient
+from mixer.storage.retry import (
+    AbsentError,
+    AnswerError,
+    RetryPolicy,
+    call_with_retries,
+    describe,
+    is_transient,
+    understood,
+)
 
 # Without types of its own.
 google_errors: Any = untyped_google_errors
@@ -118,7 +126,6 @@ PASSING = [
     botocore.exceptions.FlexibleChecksumError(error_msg="x"),
     botocore.exceptions.HTTPClientError(error="x"),
     ResponseParserError("not XML"),
-    ValueError('Invalid timestamp "2026-11-38T09:14:11Z": day is out of range for month'),
     StoreUnavailableError("cut short"),
     *(answered(status, "Words") for status in (408, 409, 425, 429, 500, 502, 503, 504, 599)),
     answered(400, "BadDigest"),
@@ -141,7 +148,6 @@ LASTING = [
     *(certificate_refused(library) for library in ("botocore", "aiohttp", "azure", "requests", "google")),
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "full"),
-    ValueError("Invalid endpoint: htp:/host"),
     botocore.exceptions.NoCredentialsError(),
     botocore.exceptions.ParamValidationError(report="x"),
     botocore.exceptions.ProfileNotFound(profile="x"),
@@ -177,12 +183,40 @@ def test_what_lasts_is_refused_at_once(error: Exception) -> None:
     assert len(calls) == 1
 
 
+def test_a_reply_that_a_library_does_not_understand_is_asked_for_again() -> None:
+    error = ValueError('Invalid timestamp "2026-11-38T09:14:11Z": day is out of range for month')
+    call, calls = failing(error, 4)
+    assert call_with_retries(lambda: understood(call), what="get x", policy=AT_ONCE) == "done"
+    assert len(calls) == 5
+
+
+def test_an_endpoint_that_is_none_is_refused_at_once() -> None:
+    call, calls = failing(ValueError("Invalid endpoint: htp:/host"), 99)
+    with pytest.raises(StoreError, match="get x: refused .*Invalid endpoint: htp:/host"):
+        call_with_retries(lambda: understood(call), what="get x", policy=AT_ONCE)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("error", [TimeoutError("a"), ConfigError("b"), TypeError("c")], ids=repr)
+def test_only_what_is_not_understood_becomes_another_error(error: Exception) -> None:
+    call, _ = failing(error, 99)
+    with pytest.raises(type(error)) as caught:
+        understood(call)
+    assert caught.value is error
+
+
 @pytest.mark.parametrize(
     "error",
     [
         *(FileNotFoundError("a"), AbsentError(404, "notFound", "a"), answered(412, "PreconditionFailed")),
         *(AnswerError(412, "conditionNotMet", "a"), azure_answered(409, "BlobAlreadyExists")),
-        *(azure_answered(412, "ConditionNotMet"), CorruptionError("a"), StoreError("b"), KeyError("c")),
+        *(
+            azure_answered(412, "ConditionNotMet"),
+            CorruptionError("a"),
+            StoreError("b"),
+            KeyError("c"),
+            ValueError("d"),
+        ),
     ],
     ids=repr,
 )
