@@ -161,7 +161,7 @@ def understood(call: Callable[[], T]) -> T:
     """
     try:
         return call()
-    except remote_errors():
+    except (MixerError, *remote_errors()):
         raise
     except ValueError as error:
         # It has no class of its own for an endpoint that is none.

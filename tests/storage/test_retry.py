@@ -192,7 +192,7 @@ def test_a_reply_that_a_library_does_not_understand_is_asked_for_again() -> None
 
 def test_an_endpoint_that_is_none_is_refused_at_once() -> None:
     call, calls = failing(ValueError("Invalid endpoint: htp:/host"), 99)
-    with pytest.raises(StoreError, match="get x: refused .*Invalid endpoint: htp:/host"):
+    with pytest.raises(StoreError, match=r"get x: refused .*Invalid endpoint: htp:/host"):
         call_with_retries(lambda: understood(call), what="get x", policy=AT_ONCE)
     assert len(calls) == 1
 
