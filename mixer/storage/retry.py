@@ -161,7 +161,9 @@ def understood(call: Callable[[], T]) -> T:
     """
     try:
         return call()
-    except (MixerError, *remote_errors()):
+    except MixerError:
+        raise
+    except remote_errors():
         raise
     except ValueError as error:
         # It has no class of its own for an endpoint that is none.
