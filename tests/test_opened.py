@@ -1,0 +1,60 @@
+"""What an open run does before it commits a shard, where a store or another start is not what it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mixer import building
+from mixer.core import commits
+from mixer.core.plan import shard_path
+from mixer.errors import FencedError, StoreError
+from mixer.testing import MemoryStore
+from tests.mixes import mix_config
+
+
+class LosingStore(MemoryStore):
+    """A store that says that all went well, and keeps less of a shard than it was given."""
+
+    def __init__(self, kept: slice | None) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def create(self, name: str, data: bytes) -> bool:
+        if not name.startswith("data/"):
+            return super().create(name, data)
+        if self.kept is not None:
+            super().create(name, data[self.kept])
+        return True
+
+
+@pytest.mark.parametrize(("kept", "found"), [(slice(-1), r"found \d+"), (None, "found nothing")])
+def test_a_shard_that_the_store_does_not_keep_whole_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: slice | None, found: str
+) -> None:
+    store = LosingStore(kept)
+    monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+    expected = rf"{shard_path(0)}: \d+ bytes were put, {found}; the store loses data, check it"
+    with building.start(mix_config(tmp_path)) as run:
+        with pytest.raises(StoreError, match=expected):
+            run.write(1)
+        assert run.committed == 0
+    assert commits.slot_name(1) not in store.objects
+
+
+def test_a_start_that_was_taken_over_touches_no_shard_whatever_lies_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes are not looked at: they are committed, and what they are is for `verify` to say."""
+    store = MemoryStore()
+    monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+    config = mix_config(tmp_path)
+    with building.start(config) as old:
+        with building.start(config) as new:
+            new.write(1)
+        store.objects[shard_path(0)] = b"not alike"
+        before = dict(store.objects)
+        with pytest.raises(FencedError, match="taken it over; nothing is harmed"):
+            old.write(1)
+    assert store.objects == before
