@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer import building, collecting, log
+from mixer import building, log
 from mixer.collecting import Item, gc, judge, shard_number
 from mixer.config import MixConfig
 from mixer.core import commits
@@ -389,8 +390,22 @@ def test_an_object_that_was_replaced_meanwhile_is_spared(
     assert store.objects[probe("b")] == b"2"
 
 
-def test_nothing_else_in_the_module_names_an_age() -> None:
-    """No clock decides anything."""
-    source = Path(collecting.__file__).read_text()
-    assert "import time" not in source
-    assert "datetime" not in source
+@pytest.mark.parametrize("now_s", [0.0, 4e9])
+@pytest.mark.parametrize("written_s", [0.0, 4e9])
+def test_neither_a_clock_nor_an_age_decides(
+    config: MixConfig, monkeypatch: pytest.MonkeyPatch, now_s: float, written_s: float
+) -> None:
+    building.build(config)
+    store = LocalStore(config.output)
+    for name in (shard_path(SHARDS), PROBE, "notes.txt"):
+        store.put(name, b"1")
+    (store.root / DEAD).write_bytes(b"12345")
+    before = gc(config.output)
+    for path in store.root.rglob("*"):
+        os.utime(path, (written_s, written_s))
+    monkeypatch.setattr("time.time", lambda: now_s)
+    found = gc(config.output)
+    told = [(item.name, item.reason) for item in (*found.found, *found.kept)]
+    assert told == [(item.name, item.reason) for item in (*before.found, *before.kept)]
+    assert sorted(names(found.found)) == sorted([DEAD, PROBE, shard_path(SHARDS)])
+    assert names(found.kept) == ["notes.txt"]
