@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
 
@@ -175,6 +175,16 @@ def premix(
         accept_unsafe_store: Go on although the output's store has no create-only writes: then never let two runs work
             on it at once, or they could overwrite each other's shards and commits.
     """
+    # Who serves a flow has it pickled, this function with all that it names: so it names one that is found by import.
+    return _premix(config, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
+
+
+# As types and not as their names: a pickled function has no module around it in which these could be looked up.
+premix.fn.__annotations__ = get_type_hints(premix.fn)
+
+
+def _premix(config: MixConfig, *, allow_repack: bool, accept_unsafe_store: bool) -> RunSummary | State[Any]:
+    """Carry the flow run out, for whoever called it."""
     caller = current_caller.get() or Caller()
     caller.summary = caller.error = None
     if caller.should_stop is not None:
