@@ -67,8 +67,7 @@ def start(config: MixConfig, *, allow_repack: bool = False, accept_unsafe_store:
             data = read_record(store, commits.RUN_NAME) or b""
     run = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
     planned = planning.check_same(run, config, allow_repack=allow_repack)
-    accept_unsafe = None if is_new else accept_unsafe_store
-    return _open(store, planned, uuid.uuid4().hex, expected_owner=None, accept_unsafe=accept_unsafe)
+    return _open(store, planned, attach_to=None, accept_unsafe=accept_unsafe_store, is_proven=is_new)
 
 
 def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> OpenRun:
@@ -83,13 +82,20 @@ def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> Ope
         FencedError: A start other than `owner` has taken the run over meanwhile.
     """
     store, run = existing(output)
-    return _open(store, run, owner, expected_owner=owner, accept_unsafe=accept_unsafe_store)
+    return _open(store, run, attach_to=owner, accept_unsafe=accept_unsafe_store, is_proven=False)
 
 
-def _open(
-    store: Store, planned: Planned, owner: str, *, expected_owner: str | None, accept_unsafe: bool | None
-) -> OpenRun:
-    """Take the log over and check that what it says is what the plan says; `accept_unsafe` None: `store` is proven."""
+def _open(store: Store, planned: Planned, *, attach_to: str | None, accept_unsafe: bool, is_proven: bool) -> OpenRun:
+    """Take the log over and check that what it says is what the plan says.
+
+    Args:
+        store: Where the run is.
+        planned: The run.
+        attach_to: The start of the run to go on as; None: a new one.
+        accept_unsafe: Whether a store without create-only writes will do.
+        is_proven: Whether `store` was tried just now.
+    """
+    owner = uuid.uuid4().hex if attach_to is None else attach_to
     commit_log = CommitLog(store, planned.run)
     tail = commit_log.tail()
     check_against_plan(store, planned.plan, tail)
@@ -99,16 +105,16 @@ def _open(
     else:
         for name, inventory in planned.inventories.items():
             check_unchanged(name, inventory)
-        if expected_owner is not None and tail.physical is not None:
+        if attach_to is not None and tail.physical is not None:
             # A start that was allowed to write otherwise goes on doing so.
             planned = planning.with_settings(planned, _settings_of(tail, planned))
-        if accept_unsafe is not None:
+        if not is_proven:
             # At every start: it may lead to another store than the last one did.
             store = fit_to_write(store, accept_unsafe=accept_unsafe)
             commit_log = CommitLog(store, planned.run)
-        if expected_owner is None and isinstance(store, CheckThenPutStore):
+        if attach_to is None and isinstance(store, CheckThenPutStore):
             log.warning("UNSAFE STORE, AND ITS RISK IS ACCEPTED: %s has no create-only writes; %s", store.url, RISK)
-        writer, found = take_over(commit_log, owner, planned.physical, tail=tail, expected_owner=expected_owner)
+        writer, found = take_over(commit_log, owner, planned.physical, tail=tail, expected_owner=attach_to)
         if found is not tail:
             check_against_plan(store, planned.plan, found)
             tail = found
