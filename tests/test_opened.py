@@ -9,8 +9,8 @@ import pytest
 from mixer import building
 from mixer.core import commits
 from mixer.core.plan import shard_path
-from mixer.errors import FencedError, StoreError
-from mixer.testing import MemoryStore
+from mixer.errors import FencedError, OutputError, StoreError
+from mixer.testing import MemoryStore, OverwritingStore
 from tests.mixes import mix_config
 
 
@@ -58,3 +58,20 @@ def test_a_start_that_was_taken_over_touches_no_shard_whatever_lies_there(
         with pytest.raises(FencedError, match="taken it over; nothing is harmed"):
             old.write(1)
     assert store.objects == before
+
+
+def test_a_store_is_proven_also_where_a_start_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address may lead to another store by now than it did when the run was started."""
+    store = MemoryStore()
+    monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+    config = mix_config(tmp_path)
+    with building.start(config) as run:
+        owner = run.owner
+    monkeypatch.setattr("mixer.building.open_store", lambda url: OverwritingStore(store))
+    before = dict(store.objects)
+    with pytest.raises(OutputError, match="refuse a second create"):
+        building.attach(config.output, owner)
+    assert store.objects == before
+    with building.attach(config.output, owner, accept_unsafe_store=True) as run:
+        run.write(1)
+    assert shard_path(0) in store.objects
