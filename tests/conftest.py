@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 
+from mixer import building
+from mixer.config import MixConfig
 from mixer.storage.s3 import S3Store
+from mixer.testing import MemoryStore
 from tests import figures as counted
 from tests.fault_proxy import FaultProxy, running_fault_proxy
+from tests.garbage import Use
 from tests.rclone_server import RcloneServer, running_rclone_server
 from tests.s3_server import BUCKET, S3Server, running_s3_server
 
@@ -48,6 +52,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def figures(record_property: Callable[[str, object], None]) -> counted.Note:
     """Count for the end: a group, and numbers by name."""
     return lambda group, counts: record_property(counted.PROPERTY, [group, dict(counts)])
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Make every output a given store."""
+    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+
+
+@pytest.fixture
+def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
+    """The objects of an unbroken run of the `config` of a test's own file."""
+    store = MemoryStore()
+    use(store)
+    building.build(config)
+    return dict(store.objects)
 
 
 @pytest.fixture(scope="session")

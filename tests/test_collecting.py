@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,52 +16,21 @@ from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, OutputError, StoreError, StoreUnavailableError
-from mixer.storage import LocalStore, Store
+from mixer.storage import LocalStore
 from mixer.storage.urls import PROBE_FOLDER, TEMPORARY_FOLDER, is_drawn
 from mixer.testing import Crash, CrashingStore, MemoryStore
 from mixer.verifying import verify
 from tests.e2e.runs import objects
+from tests.garbage import Use, dead, probe
 from tests.mixes import SHARDS, mix_config
-
-Use = Callable[[Store], None]
-Act = Callable[[], object]
-
-
-def probe(letter: str) -> str:
-    """Return a name that a probe may have."""
-    return PROBE_FOLDER + letter * 32
-
 
 PROBE = probe("a")
 DEAD, NOTES = TEMPORARY_FOLDER + "d" * 32, f"{TEMPORARY_FOLDER}notes.txt"
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make every output a given store."""
-    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
-
-
-@pytest.fixture
 def config(tmp_path: Path) -> MixConfig:
     return mix_config(tmp_path)
-
-
-@pytest.fixture
-def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
-    """The objects of an unbroken run."""
-    store = MemoryStore()
-    use(store)
-    building.build(config)
-    return dict(store.objects)
-
-
-def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
-    """Return what is left of a run that died with `shards` committed shards and one more put, in its probe too."""
-    keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
-    keep |= {shard_path(number) for number in range(shards + 1)}
-    left = {name: data for name, data in whole.items() if name in keep}
-    return {**left, PROBE: b"first"}
 
 
 def names(items: tuple[Item, ...]) -> list[str]:

@@ -15,45 +15,21 @@ from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import ChangedError, CorruptionError, FencedError, OutputError, StoreError
-from mixer.storage import ObjectInfo, Store
+from mixer.storage import ObjectInfo
 from mixer.storage.urls import PROBE_FOLDER
 from mixer.testing import MemoryStore
 from mixer.verifying import verify
 from tests.e2e.runs import at_once, many_shards, result, unbroken
+from tests.garbage import Act, Use, dead, probe
 from tests.mixes import SHARDS, mix_config
 
-Use = Callable[[Store], None]
-Act = Callable[[], object]
-BEYOND = {PROBE_FOLDER + "a" * 32: b"1", PROBE_FOLDER + "b" * 32: b"1", shard_path(SHARDS): b"1"}
+BEYOND = {probe("a"): b"1", probe("b"): b"1", shard_path(SHARDS): b"1"}
 """What may go when a run is finished."""
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make every output a given store."""
-    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> MixConfig:
     return mix_config(tmp_path)
-
-
-@pytest.fixture
-def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
-    """The objects of an unbroken run."""
-    store = MemoryStore()
-    use(store)
-    building.build(config)
-    return dict(store.objects)
-
-
-def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
-    """Return what is left of a run that died with `shards` committed shards and one more put, in its probe too."""
-    keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
-    keep |= {shard_path(number) for number in range(shards + 1)}
-    left = {name: data for name, data in whole.items() if name in keep}
-    return {**left, PROBE_FOLDER + "a" * 32: b"1"}
 
 
 def what_counts(store: MemoryStore, use: Use, config: MixConfig) -> dict[str, bytes]:
