@@ -171,3 +171,28 @@ def check_length(store: Store, commit: Commit, *, remedy: str) -> None:
             f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found "
             f"{info.bytes if info else 'no such object'}; {remedy}"
         )
+
+
+def check_shards_there(store: Store, shards: Sequence[Commit]) -> None:
+    """Check that the object of every committed shard is there, and as long as its commit says.
+
+    Nothing is read: the objects are listed, and only of those that the listing does not show so each is asked for.
+
+    Raises:
+        CorruptionError: Some are not; the message names the first, and how many there are.
+    """
+    listed = {info.name: info.bytes for info in store.list("data/")}
+    wrong: list[tuple[Commit, int | None]] = []
+    for commit in shards:
+        if listed.get(commit.path) != commit.bytes:
+            info = store.stat(commit.path)
+            if info is None or info.bytes != commit.bytes:
+                wrong.append((commit, info.bytes if info else None))
+    if wrong:
+        commit, found_bytes = wrong[0]
+        found = "no such object" if found_bytes is None else str(found_bytes)
+        raise CorruptionError(
+            f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found {found}; of {len(shards):,} committed "
+            f"shards {len(wrong):,} are damaged so, and the run is not finished. Restore them from a copy, or "
+            f"make the same run at another output, which gives the same bytes, and copy them from there; then run again"
+        )

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from mixer.checking import check_shards_there
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import Plan, ShardSpec, State
 from mixer.errors import FencedError, StoreError
-from mixer.log import CommitLog, LogWriter, Tail
+from mixer.log import LogWriter, Tail
 from mixer.planning import Planned
-from mixer.publishing import manifest
+from mixer.publishing import manifest, publish_manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
@@ -245,10 +246,21 @@ class OpenRun:
         )
 
     def finish(self) -> RunSummary:
-        """Complete the run, once every shard is committed; doing it again does nothing."""
+        """Complete the run, once every shard is committed; doing it again does nothing.
+
+        Before anything is written it is looked whether every committed shard is still there. A run that was complete
+        before is not looked at again while it has a manifest, whatever that says: `mixer verify` tells.
+
+        Raises:
+            CorruptionError: A committed shard is gone or of another length, or the log is damaged; nothing is written.
+        """
         plan = self.plan
         if self.committed != plan.shard_count:
             raise ValueError(f"expected {plan.shard_count} committed shards, found {self.committed}; write them first")
+        if self._finished and self._store.stat(commits.MANIFEST_NAME) is not None:
+            return self.summary()
+        shards = self._writer.log.commits()
+        check_shards_there(self._store, shards)
         if not self._finished:
             payload = commits.final_payload(
                 prev=self._writer.head,
@@ -259,7 +271,7 @@ class OpenRun:
             )
             self._writer.append("final", payload)
             self._finished = True
-        _publish_manifest(self._store, self._planned, self._writer.log, self._writer.head)
+        publish_manifest(self._store, manifest(self._planned, shards, self._writer.head))
         return self.summary()
 
     def summary(self) -> RunSummary:
@@ -286,8 +298,3 @@ def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *,
         state=plan.state_at(batches),
         last_commit=last,
     )
-
-
-def _publish_manifest(store: Store, planned: Planned, commit_log: CommitLog, head: str) -> None:
-    if store.stat(commits.MANIFEST_NAME) is None:
-        store.put(commits.MANIFEST_NAME, manifest(planned, commit_log.commits(), head))

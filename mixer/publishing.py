@@ -8,6 +8,7 @@ from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import canonical_json
 from mixer.planning import Planned
+from mixer.storage import Store
 
 
 def dataset_card(planned: Planned) -> bytes:
@@ -83,3 +84,9 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
             ],
         }
     )
+
+
+def publish_manifest(store: Store, data: bytes) -> None:
+    """Store `data` as the manifest of a run that is complete."""
+    if store.stat(commits.MANIFEST_NAME) is None:
+        store.put(commits.MANIFEST_NAME, data)

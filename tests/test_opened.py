@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mixer import building
+from mixer import building, verify
 from mixer.core import commits
 from mixer.core.plan import shard_path
-from mixer.errors import FencedError, OutputError, StoreError
+from mixer.errors import CorruptionError, FencedError, OutputError, StoreError
 from mixer.testing import MemoryStore, OverwritingStore
 from tests.mixes import mix_config
 
@@ -75,3 +75,44 @@ def test_a_store_is_proven_also_where_a_start_is_gone_on_with(tmp_path: Path, mo
     with building.attach(config.output, owner, accept_unsafe_store=True) as run:
         run.write(1)
     assert shard_path(0) in store.objects
+
+
+@pytest.mark.parametrize("kept", [None, slice(-1)], ids=["gone", "cut short"])
+def test_a_run_is_not_finished_while_a_committed_shard_is_gone_or_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: slice | None
+) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+    config = mix_config(tmp_path)
+    with building.start(config) as run:
+        run.write(3)
+    whole = {name: store.objects.pop(name) for name in (shard_path(0), shard_path(1))}
+    if kept is not None:
+        store.objects.update({name: data[kept] for name, data in whole.items()})
+    with building.start(config) as run:
+        run.write(4)
+        before = dict(store.objects)
+        with pytest.raises(CorruptionError, match=rf"{shard_path(0)}: the commit says .* of 4 committed shards 2 are"):
+            run.finish()
+        assert store.objects == before
+    assert not building.status(config.output).finished
+    store.objects.update(whole)
+    assert building.build(config).finished
+    assert verify(config.output).ok
+
+
+def test_a_manifest_that_is_missing_is_not_written_over_a_shard_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a process that died between the end of the log and the manifest."""
+    store = MemoryStore()
+    monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+    config = mix_config(tmp_path)
+    building.build(config)
+    data, shown = store.objects.pop(shard_path(1)), store.objects.pop(commits.MANIFEST_NAME)
+    with pytest.raises(CorruptionError, match=f"{shard_path(1)}: the commit says .* found no such object"):
+        building.build(config)
+    assert commits.MANIFEST_NAME not in store.objects
+    store.objects[shard_path(1)] = data
+    building.build(config)
+    assert store.objects[commits.MANIFEST_NAME] == shown
