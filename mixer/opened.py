@@ -18,7 +18,7 @@ from mixer.checking import check_shards_there
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import sha256_hex
-from mixer.core.plan import Plan, ShardSpec, State
+from mixer.core.plan import Plan, ShardSpec, State, shard_path
 from mixer.errors import FencedError, StoreError
 from mixer.log import LogWriter, Tail
 from mixer.planning import Planned
@@ -284,7 +284,8 @@ def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *,
     plan = planned.plan
     committed = last.shard + 1 if last else 0
     batches = last.first_batch + last.batches if last else 0
-    shard_bytes = sum(info.bytes for info in store.list("data/")[:committed]) if committed else 0
+    names = {shard_path(index) for index in range(committed)}
+    shard_bytes = sum(info.bytes for info in store.list("data/") if info.name in names) if names else 0
     return RunSummary(
         output=planned.config.output,
         run=planned.run[:12],

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import canonical_json
+from mixer.errors import StoreError
 from mixer.planning import Planned
 from mixer.storage import Store
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5
 
 
 def dataset_card(planned: Planned) -> bytes:
@@ -87,6 +93,23 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
 
 
 def publish_manifest(store: Store, data: bytes) -> None:
-    """Store `data` as the manifest of a run that is complete."""
-    if store.stat(commits.MANIFEST_NAME) is None:
-        store.put(commits.MANIFEST_NAME, data)
+    """Store `data` as the manifest of a run that is complete, also in place of another one.
+
+    Raises:
+        StoreError: Something else keeps writing another one.
+    """
+    name = commits.MANIFEST_NAME
+    for _ in range(_TRIES):
+        info = store.stat(name)
+        if info is None:
+            store.put(name, data)
+            return
+        if info.bytes == len(data) and store.get(name) == data:
+            return
+        if store.replace(name, data, info.version):
+            log.warning("replaced a manifest that says otherwise than the log path=%s/%s", store.url, name)
+            return
+    raise StoreError(
+        f"{store.url}/{name}: changed {_TRIES} times while it was to be replaced; see what else writes to this output,"
+        f" end it, then run again"
+    )

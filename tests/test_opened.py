@@ -10,8 +10,9 @@ from mixer import building, verify
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, FencedError, OutputError, StoreError
+from mixer.publishing import publish_manifest
 from mixer.testing import MemoryStore, OverwritingStore
-from tests.mixes import mix_config
+from tests.mixes import SHARDS, mix_config
 
 
 class LosingStore(MemoryStore):
@@ -92,7 +93,7 @@ def test_a_run_is_not_finished_while_a_committed_shard_is_gone_or_cut_short(
     with building.start(config) as run:
         run.write(4)
         before = dict(store.objects)
-        with pytest.raises(CorruptionError, match=rf"{shard_path(0)}: the commit says .* of 4 committed shards 2 are"):
+        with pytest.raises(CorruptionError, match=rf"{shard_path(0)}: the commit says .* with 2 of 4 committed shards"):
             run.finish()
         assert store.objects == before
     assert not building.status(config.output).finished
@@ -116,3 +117,40 @@ def test_a_manifest_that_is_missing_is_not_written_over_a_shard_that_is_gone(
     store.objects[shard_path(1)] = data
     building.build(config)
     assert store.objects[commits.MANIFEST_NAME] == shown
+
+
+@pytest.mark.parametrize("wrong", [b"{}", None], ids=["foreign", "as long"])
+def test_a_wrong_manifest_that_lies_there_is_replaced_when_the_run_is_finished(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: bytes | None
+) -> None:
+    config = mix_config(tmp_path)
+    building.build(config)
+    place = tmp_path / "out" / commits.MANIFEST_NAME
+    whole = place.read_bytes()
+    (tmp_path / "out" / commits.slot_name(SHARDS + 1)).unlink()
+    place.write_bytes(whole.swapcase() if wrong is None else wrong)
+    building.build(config)
+    assert place.read_bytes() == whole
+    assert "replaced a manifest that says otherwise than the log" in caplog.text
+    assert verify(config.output).ok
+    place.write_bytes(b"{}")
+    building.build(config)
+    assert place.read_bytes() == b"{}", "a complete run is quick: `verify` is for this"
+
+
+def test_a_manifest_that_keeps_changing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore({commits.MANIFEST_NAME: b"{}"})
+    monkeypatch.setattr(store, "replace", lambda name, data, version: False)
+    with pytest.raises(StoreError, match=r"manifest\.json: changed 5 times"):
+        publish_manifest(store, b"[]")
+
+
+def test_files_of_others_among_the_shards_are_not_counted(tmp_path: Path) -> None:
+    config = mix_config(tmp_path)
+    with building.start(config) as run:
+        run.write(2)
+        own = run.summary().bytes
+        for name in ("0-notes.txt", "shard-00000000.parquet.bak", "shard-00000002.parquet"):
+            (tmp_path / "out/data" / name).write_bytes(bytes(1000))
+        assert run.summary().bytes == own
+    assert building.status(config.output).bytes == own
