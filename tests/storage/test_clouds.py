@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
@@ -245,7 +246,7 @@ def test_of_four_that_race_for_a_version_one_wins(cloud: Cloud) -> None:
         known = version(store, "a")
         bodies = [f"writer {writer} round {number}".encode() for writer in range(4)]
         with ThreadPoolExecutor(4) as threads:
-            won = list(threads.map(lambda body, known=known: store.replace("a", body, known), bodies))  # type: ignore[misc]
+            won = list(threads.map(partial(store.replace, "a", version=known), bodies))
         assert won.count(True) == 1
         assert store.get("a") == bodies[won.index(True)]
 
