@@ -192,7 +192,8 @@ def check_shards_there(store: Store, shards: Sequence[Commit]) -> None:
         commit, found_bytes = wrong[0]
         found = "no such object" if found_bytes is None else str(found_bytes)
         raise CorruptionError(
-            f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found {found}; so it is with {len(wrong):,}"
-            f" of {len(shards):,} committed shards, and the run is not finished. Restore them from a copy, or make the"
-            f" same run at another output, which gives the same bytes, and copy them from there; then run again"
+            f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found {found}; so it is"
+            f" with {len(wrong):,} of {len(shards):,} committed shards, and the run is not finished. Restore them from"
+            f" a copy, or make the same run at another output, which gives the same bytes, and copy them from there;"
+            f" then run again"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mixer import building, log
-from mixer.cli import app
+from mixer.cli.app import app
 from mixer.cli.edge import run_app
 from mixer.cli.running import AGAIN, MEND
 from mixer.config import MixConfig, config_from
