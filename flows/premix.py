@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
 
@@ -177,6 +177,18 @@ def premix(
             on it at once, or they could overwrite each other's shards and commits.
         extend: Make the run longer if `config` asks for more batches or phases than it has; nothing there is touched.
     """
+    # Who serves a flow has it pickled, this function with all that it names: so it names one that is found by import.
+    return _premix(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
+
+
+# As types and not as their names: a pickled function has no module around it in which these could be looked up.
+premix.fn.__annotations__ = get_type_hints(premix.fn)
+
+
+def _premix(
+    config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool
+) -> RunSummary | State[Any]:
+    """Carry the flow run out, for whoever called it."""
     caller = current_caller.get() or Caller()
     caller.summary = caller.error = None
     if caller.should_stop is not None:

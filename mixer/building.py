@@ -78,8 +78,7 @@ def start(
     # Before the log is looked at, which may be of any length, or another run's.
     extending.check_only_longer(started, config)
     asked = Asked(config, extend=extend, allow_repack=allow_repack)
-    accept_unsafe = None if is_new else accept_unsafe_store
-    return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe)
+    return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe_store, is_proven=is_new)
 
 
 def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> OpenRun:
@@ -94,10 +93,12 @@ def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> Ope
         FencedError: A start other than `owner` has taken the run over meanwhile.
     """
     store, run = started(output)
-    return _open(store, run, None, owner, accept_unsafe=accept_unsafe_store)
+    return _open(store, run, None, owner, accept_unsafe=accept_unsafe_store, is_proven=False)
 
 
-def _open(store: Store, started: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool | None) -> OpenRun:
+def _open(  # noqa: PLR0913 -- each is one independent fact of this start
+    store: Store, started: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool, is_proven: bool
+) -> OpenRun:
     """Take the log over and check that what it says is what the plan says.
 
     Args:
@@ -105,7 +106,8 @@ def _open(store: Store, started: Planned, asked: Asked | None, owner: str, *, ac
         started: What it began as.
         asked: What a start asks of it; None to go on with what `owner` was at.
         owner: The name of the start.
-        accept_unsafe: As in `start`; None if `store` is proven.
+        accept_unsafe: Whether a store without create-only writes will do.
+        is_proven: Whether `store` was tried just now.
     """
     commit_log = CommitLog(store, started.genesis)
 
@@ -124,7 +126,7 @@ def _open(store: Store, started: Planned, asked: Asked | None, owner: str, *, ac
         return OpenRun(store, planned, LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head), tail)
     for name, inventory in planned.inventories.items():
         check_unchanged(name, inventory)
-    if accept_unsafe is not None:
+    if not is_proven:
         # At every start: it may lead to another store than the last one did.
         store = fit_to_write(store, accept_unsafe=accept_unsafe)
         commit_log = CommitLog(store, started.genesis)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mixer.core import commits
-from mixer.core.commits import Amendment, Commit
+from mixer.core.commits import Amendment, Commit, Slot
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, OutputError
 from mixer.log import Tail
+from mixer.records import read_record
 from mixer.storage import Store
 
 
@@ -101,6 +102,52 @@ def check_against_plan(store: Store, plan: Plan, tail: Tail) -> None:
     check_length(store, commit, remedy="restore it from a copy, or start a new output")
 
 
+def checkpoint_problem(
+    store: Store, name: str, slot_of: Callable[[int], Slot | None], *, stop: int, every: bool
+) -> str | None:
+    """Return what the checkpoint `name` says otherwise than the log; None if it is a true copy, or gone.
+
+    Args:
+        store: Where it lies.
+        name: Its name.
+        slot_of: The slot of a number; None if it cannot be read: that is no fault of the checkpoint's.
+        stop: One past the log's last slot.
+        every: Ask for every slot. Else for the last one that is no ``open``: each such payload holds the hash of the
+            one before it, so if the last one is the log's, and each is what the next one holds the hash of, all are
+            the log's. No reader takes an ``open`` from a checkpoint.
+    """
+    try:
+        data = read_record(store, name)
+        if data is None:
+            return None
+        first, copies = commits.decode_checkpoint(data, "checkpoint")
+    except CorruptionError as error:
+        return f"not a checkpoint of this log ({error})"
+    if first < 0 or name != commits.checkpoint_name(first + len(copies)) or first + len(copies) > stop:
+        return f"not a checkpoint of this log (found {len(copies)} slots from {first}, and the log has {stop})"
+    return next(_differences(first, copies, slot_of, every=every), None)
+
+
+def _differences(
+    first: int, copies: Sequence[tuple[str, Mapping[str, Any]]], slot_of: Callable[[int], Slot | None], *, every: bool
+) -> Iterator[str]:
+    """Yield where `copies` of the slots from `first` on differ from the log, from the last one on."""
+    anchored = False
+    after: Mapping[str, Any] | None = None
+    for number, copy in reversed(list(enumerate(copies, first))):
+        kind, payload = copy
+        if every or (kind != "open" and not anchored):
+            slot = slot_of(number)
+            anchored = anchored or slot is not None
+            if slot is not None and (slot.kind, slot.payload) != copy:
+                yield f"says otherwise than the log of slot {number}"
+        if kind == "open" or every:
+            continue
+        if after is not None and commits.chain_hash(payload) != after.get("prev"):
+            yield f"its chain is broken after slot {number}"
+        after = payload
+
+
 def check_no_log(store: Store) -> None:
     """Check that a location without a run's definition has no commit log either: the definition comes before it.
 
@@ -145,4 +192,30 @@ def check_length(store: Store, commit: Commit, *, remedy: str) -> None:
         raise CorruptionError(
             f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found "
             f"{info.bytes if info else 'no such object'}; {remedy}"
+        )
+
+
+def check_shards_there(store: Store, shards: Sequence[Commit]) -> None:
+    """Check that the object of every committed shard is there, and as long as its commit says.
+
+    Nothing is read: the objects are listed, and only of those that the listing does not show so each is asked for.
+
+    Raises:
+        CorruptionError: Some are not; the message names the first, and how many there are.
+    """
+    listed = {info.name: info.bytes for info in store.list("data/")}
+    wrong: list[tuple[Commit, int | None]] = []
+    for commit in shards:
+        if listed.get(commit.path) != commit.bytes:
+            info = store.stat(commit.path)
+            if info is None or info.bytes != commit.bytes:
+                wrong.append((commit, info.bytes if info else None))
+    if wrong:
+        commit, found_bytes = wrong[0]
+        found = "no such object" if found_bytes is None else str(found_bytes)
+        raise CorruptionError(
+            f"{store.url}/{commit.path}: the commit says {commit.bytes} bytes, found {found}; so it is"
+            f" with {len(wrong):,} of {len(shards):,} committed shards, and the run is not finished. Restore them from"
+            f" a copy, or make the same run at another output, which gives the same bytes, and copy them from there;"
+            f" then run again"
         )

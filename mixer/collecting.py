@@ -12,7 +12,8 @@ One that is not committed yet may be another process's that is about to commit i
 which takes it over or replaces it. That is so in a finished run, too: it may be extended at any moment, and a store has
 no way to delete an object only if it is still the one that was looked at.
 
-All else is either the run's own, or foreign; foreign objects are shown and never deleted.
+All else is either the run's own, or foreign; foreign objects are shown and never deleted, also in the folders above
+if they have names that mixer does not give.
 
 Why this harms no run, whether it is under way, starting or asleep: each of these rules, once it is true of an object,
 stays true for as long as the run is there, or harms nobody where it does not. A log only grows, a dead process writes
@@ -27,23 +28,23 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mixer import extending
 from mixer.building import started
-from mixer.checking import check_against_plan
+from mixer.checking import check_against_plan, checkpoint_problem
 from mixer.core import commits
+from mixer.core.commits import Slot
 from mixer.core.plan import shard_path
 from mixer.errors import ChangedError, CorruptionError, StoreError
 from mixer.log import CommitLog
 from mixer.planning import Planned
 from mixer.storage import LocalStore, Store
+from mixer.storage.urls import PROBE_FOLDER, is_drawn
 
 log = logging.getLogger(__name__)
 
-PROBE_PREFIX = ".mixer/probe/"
 _OWN = frozenset({commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME})
 _SHARD = re.compile(r"data/shard-([0-9]{8,18})\.parquet")
 _GONE, _REPLACED = "gone meanwhile", "replaced meanwhile"
@@ -55,6 +56,9 @@ class Verdict:
 
     collect: bool
     reason: str
+
+
+_FOREIGN = Verdict(collect=False, reason="not made by mixer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +125,27 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
     number = shard_number(name)
     if name in _OWN or name.startswith(commits.LOG_PREFIX) or (number is not None and number < committed):
         return None
-    if name.startswith(commits.CHECKPOINT_PREFIX):
+    if commits.checkpoint_stop(name) is not None:
         found = (stale or {}).get(name)
         return Verdict(collect=True, reason=found) if found is not None else None
-    if name.startswith(PROBE_PREFIX):
+    if name.startswith(PROBE_FOLDER) and is_drawn(name.removeprefix(PROBE_FOLDER)):
         reason = "left by a probe of the store" if finished else "a start may be at its probe of the store"
         return Verdict(collect=finished, reason=reason)
     if number is not None and finished:
         return Verdict(collect=False, reason="a shard beyond the last one: an extension would use or replace it")
     if number is not None:
         return Verdict(collect=False, reason="not committed yet: by a writer at work, or by the next start")
-    return Verdict(collect=False, reason="not made by mixer")
+    return _FOREIGN
 
 
-def judge_unfinished(*, held: bool | None) -> Verdict:
-    """Return whether a file that is not whole may go; `held` is `mixer.storage.leftovers.Leftover.held`.
+def judge_unfinished(*, held: bool | None, foreign: bool = False) -> Verdict:
+    """Return whether a file that is not whole may go; `held`, `foreign`: as in `mixer.storage.leftovers.Leftover`.
 
     >>> [judge_unfinished(held=held).collect for held in (False, True, None)]
     [True, False, False]
     """
+    if foreign:
+        return _FOREIGN
     if held is None:
         reason = (
             "this file system has no locks to tell by whether it is being written; remove it when no run is at work"
@@ -220,6 +226,7 @@ class _Survey:
         """The run's id by now."""
         self.committed = 0
         self.finished = False
+        self._stop = 0
         self._started = started
         self._log = CommitLog(store, started.genesis)
         self._definition = self._definition_version()
@@ -229,11 +236,14 @@ class _Survey:
         # Before the log, which only grows: what was put after it was read could not be told from garbage.
         listed = self.store.list("")
         self._read_log()
-        names = [info.name for info in listed if info.name.startswith(commits.CHECKPOINT_PREFIX)]
+        names = [info.name for info in listed if commits.checkpoint_stop(info.name) is not None]
         stale = {name: wrong for name in names if (wrong := self._checkpoint_problem(name)) is not None}
         judged = [(info.name, info.bytes, info.version, self._judge(info.name, stale)) for info in listed]
         if isinstance(self.store, LocalStore):
-            judged += [(lost.name, lost.bytes, "", judge_unfinished(held=lost.held)) for lost in self.store.leftovers()]
+            judged += [
+                (lost.name, lost.bytes, "", judge_unfinished(held=lost.held, foreign=lost.foreign))
+                for lost in self.store.leftovers()
+            ]
         found: list[Item] = []
         kept: list[Item] = []
         for name, size_bytes, version, verdict in judged:
@@ -257,7 +267,7 @@ class _Survey:
             return _REPLACED
         self._read_log()
         stale = {}
-        if item.name.startswith(commits.CHECKPOINT_PREFIX) and (wrong := self._checkpoint_problem(item.name)):
+        if commits.checkpoint_stop(item.name) is not None and (wrong := self._checkpoint_problem(item.name)):
             stale[item.name] = wrong
         verdict = self._judge(item.name, stale)
         if verdict is None or not verdict.collect:
@@ -280,36 +290,14 @@ class _Survey:
         self.run = planned.run
         self.committed = tail.commit.shard + 1 if tail.commit else 0
         self.finished = tail.final is not None
+        self._stop = tail.next_slot
 
     def _checkpoint_problem(self, name: str) -> str | None:
-        """Return what a checkpoint says otherwise than the log; None if it is a true copy, or gone."""
-        data = self.store.get(name)
-        if data is None:
-            return None
+        return checkpoint_problem(self.store, name, self._slot, stop=self._stop, every=False)
+
+    def _slot(self, number: int) -> Slot | None:
+        """Return a slot; None if it is damaged or missing: then a checkpoint may be the only copy of what it said."""
         try:
-            content = commits.unsealed(data, "it")
-            first, entries = content["first_slot"], content["slots"]
-            if name != f"{commits.CHECKPOINT_PREFIX}{first + len(entries):012d}.json":
-                return f"a checkpoint of other slots than its name says ({first} to {first + len(entries)})"
-            return next(self._differences(first, entries), None)
-        except (CorruptionError, AttributeError, KeyError, TypeError, ValueError) as error:
-            return f"not a checkpoint of this log ({type(error).__name__}: {error})"
-
-    def _differences(self, first: int, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield where a checkpoint leaves the chain of the log; what is read of the log is one slot.
-
-        Each payload but an ``open``'s holds the hash of the one before it, so if the last one is the log's, and each is
-        what the next one holds the hash of, all are the log's.
-        """
-        expected: str | None = None
-        for number in range(first + len(entries) - 1, first - 1, -1):
-            kind, payload = entries[number - first]["kind"], entries[number - first]["payload"]
-            if kind == "open":
-                continue
-            if expected is None:
-                slot = self._log.slot(number)
-                if (slot.kind, slot.payload) != (kind, payload):
-                    yield f"a checkpoint that says otherwise than the log of slot {number}"
-            elif commits.chain_hash(payload) != expected:
-                yield f"a checkpoint whose chain is broken after slot {number}"
-            expected = payload["prev"]
+            return self._log.slot(number)
+        except CorruptionError:
+            return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from mixer.errors import CorruptionError, MixerError, OutputError
 from mixer.log import CommitLog
 from mixer.planning import Planned
 from mixer.storage import Store
+from mixer.storage.reading import ObjectFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _read(store: Store, commit: Commit, start: int, stop: int, schema: pa.Schema
     where = f"{store.url}/{commit.path}"
     check_length(store, commit, remedy="`mixer verify` checks the whole run")
     try:
-        raw = _ObjectFile(store, commit.path, commit.bytes)
+        raw = ObjectFile(store, commit.path, commit.bytes)
         with pq.ParquetFile(raw, page_checksum_verification=True) as file:
             if file.metadata.num_rows != commit.rows:
                 raise CorruptionError(f"{where}: the commit says {commit.rows} rows, found {file.metadata.num_rows}")
@@ -125,31 +125,3 @@ def _groups(metadata: pq.FileMetaData, start: int, stop: int) -> tuple[list[int]
             groups.append(group)
         first_row = stop_row
     return groups, before
-
-
-class _ObjectFile(io.RawIOBase):
-    """An object as the seekable file that a Parquet reader wants; each read is one ranged read."""
-
-    def __init__(self, store: Store, name: str, length: int) -> None:
-        self._store, self._name, self._length = store, name, length
-        self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
-        self._place = origin + offset
-        return self._place
-
-    def read(self, size: int = -1) -> bytes:
-        stop = self._length if size < 0 else min(self._length, self._place + size)
-        data = self._store.get_range(self._name, self._place, stop) if stop > self._place else b""
-        self._place += len(data)
-        return data

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from mixer.checking import check_shards_there
 from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.core.fingerprint import sha256_hex
-from mixer.core.plan import Plan, ShardSpec, State
+from mixer.core.plan import Plan, ShardSpec, State, shard_path
 from mixer.errors import FencedError, StoreError
 from mixer.log import LogWriter, Tail
 from mixer.planning import Planned
-from mixer.publishing import publish_manifest
+from mixer.publishing import has_manifest, publish_manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
 from mixer.storage import Store
@@ -192,6 +193,11 @@ class OpenRun:
     def _put(self, shard: ShardSpec, data: bytes) -> bytes:
         """Put the shard and check it; return the bytes that are there now."""
         store, name = self._store, shard.path
+        if len(data) > commits.SHARD_BYTES_MAX:
+            raise StoreError(
+                f"{store.url}/{name}: expected a shard of at most {commits.SHARD_BYTES_MAX:,} bytes, found "
+                f"{len(data):,}; make the shards smaller (batches_per_shard)"
+            )
         if not store.create(name, data):
             data = self._put_over_leftover(name, data)
         found = store.stat(name)
@@ -235,10 +241,22 @@ class OpenRun:
         )
 
     def finish(self) -> RunSummary:
-        """Complete the run, once every shard is committed; doing it again does nothing."""
+        """Complete the run, once every shard is committed; doing it again does nothing.
+
+        Before anything is written it is looked whether every committed shard is still there. A run that was complete
+        before is not looked at again while it has a manifest, whatever that says: `mixer verify` tells.
+
+        Raises:
+            CorruptionError: A committed shard is gone or of another length, or the log is damaged; nothing is written.
+        """
         plan = self.plan
         if self.committed != plan.shard_count:
             raise ValueError(f"expected {plan.shard_count} committed shards, found {self.committed}; write them first")
+        if self._finished and has_manifest(self._store, self._planned, self._writer.head):
+            return self.summary()
+        # Others may have extended the run, and added to the log, since it was finished.
+        shards = self._writer.log.commits()[: plan.shard_count]
+        check_shards_there(self._store, shards)
         if not self._finished:
             payload = commits.final_payload(
                 prev=self._writer.head,
@@ -249,7 +267,7 @@ class OpenRun:
             )
             self._writer.append("final", payload)
             self._finished = True
-        publish_manifest(self._store, self._planned, self._writer.log, self._writer.head)
+        publish_manifest(self._store, self._planned, self._writer.log, shards, self._writer.head)
         return self.summary()
 
     def summary(self) -> RunSummary:
@@ -262,7 +280,8 @@ def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *,
     plan = planned.plan
     committed = last.shard + 1 if last else 0
     batches = last.first_batch + last.batches if last else 0
-    shard_bytes = sum(info.bytes for info in store.list("data/")[:committed]) if committed else 0
+    names = {shard_path(index) for index in range(committed)}
+    shard_bytes = sum(info.bytes for info in store.list("data/") if info.name in names) if names else 0
     return RunSummary(
         output=planned.config.output,
         run=planned.run[:12],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 
 from mixer import extending
@@ -14,6 +15,8 @@ from mixer.errors import StoreError
 from mixer.log import CommitLog
 from mixer.planning import Planned
 from mixer.storage import Store
+
+log = logging.getLogger(__name__)
 
 _TRIES = 5
 
@@ -108,26 +111,43 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
     )
 
 
-def publish_manifest(store: Store, planned: Planned, commit_log: CommitLog, head: str) -> None:
-    """Write the manifest of a run that is finished with the chain head `head`, unless it is there.
+def has_manifest(store: Store, planned: Planned, head: str) -> bool:
+    """Return whether a run that is finished with the chain head `head` has its manifest, whatever else that says."""
+    if planned.extensions:
+        # There may be that of a former end.
+        return _head_said(store.get(commits.MANIFEST_NAME)) == head
+    return store.stat(commits.MANIFEST_NAME) is not None
 
-    The manifest of a run that was extended since is replaced. A process that sleeps here while others extend and finish
-    the run replaces nothing: it looks at the log after it has looked which manifest is there.
+
+def publish_manifest(
+    store: Store, planned: Planned, commit_log: CommitLog, shards: Sequence[Commit], head: str
+) -> None:
+    """Write the manifest of a run that is finished with the chain head `head`, also in place of another one.
+
+    A process that sleeps here while others extend and finish the run replaces nothing: it looks at the log after it has
+    looked which manifest is there.
+
+    Raises:
+        StoreError: Something else keeps writing another one.
     """
+    name, data = commits.MANIFEST_NAME, manifest(planned, shards, head)
     for _ in range(_TRIES):
-        info = store.stat(commits.MANIFEST_NAME)
-        if info is not None and (not planned.extensions or _head_said(store.get(commits.MANIFEST_NAME)) == head):
-            return
-        # Others may have extended the run, and added to the log, since it was finished.
-        data = manifest(planned, commit_log.commits()[: planned.plan.shard_count], head)
+        info = store.stat(name)
         if info is None:
-            if store.create(commits.MANIFEST_NAME, data):
+            if store.create(name, data):
                 return
-        elif commit_log.tail().head != head or store.replace(commits.MANIFEST_NAME, data, info.version):
+            continue
+        if info.bytes == len(data) and store.get(name) == data:
+            return
+        if commit_log.tail().head != head:
+            return
+        if store.replace(name, data, info.version):
+            if not planned.extensions:
+                log.warning("replaced a manifest that says otherwise than the log path=%s/%s", store.url, name)
             return
     raise StoreError(
-        f"{store.url}/{commits.MANIFEST_NAME}: changed {_TRIES} times while it was to be written; see what else writes "
-        f"to this output, end it, then run again"
+        f"{store.url}/{name}: changed {_TRIES} times while it was to be written; see what else writes to this output,"
+        f" end it, then run again"
     )
 
 

@@ -6,17 +6,19 @@ restores a run from a copy wants to know all that is damaged.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer import extending
 from mixer.building import started
-from mixer.checking import check_amendment, check_commit, check_complete, check_final
+from mixer.checking import check_amendment, check_commit, check_complete, check_final, checkpoint_problem
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import sha256_hex
@@ -26,9 +28,12 @@ from mixer.publishing import manifest
 from mixer.records import read_record
 from mixer.shards import footer
 from mixer.storage import ObjectInfo, Store
+from mixer.storage.reading import ObjectFile
 
 READERS = 4
-"""Objects that are read at once; each shard among them is in memory."""
+"""Objects that are read at once."""
+RANGE_BYTES = 64 << 20
+"""Most of a shard that is read and held at once by a reader."""
 _MOST_MISSING = 1000
 """Missing slots that are named one by one."""
 
@@ -316,18 +321,37 @@ def _shard_problems(store: Store, commit: Commit, run: Planned | None) -> list[P
     # Before it is read: what lies there may be of any size.
     if info is not None and info.bytes != commit.bytes:
         return [Problem(where, f"expected {commit.bytes} bytes, found {info.bytes}; restore it from a copy")]
-    data = store.get(commit.path) if info is not None else None
-    if data is None:
+    is_short = commit.bytes <= RANGE_BYTES
+    data = store.get(commit.path) if info is not None and is_short else None
+    if info is None or (is_short and data is None):
         return [Problem(where, "missing, though the log names it; restore it from a copy")]
-    if (found := sha256_hex(data)) != commit.sha256:
+    if (found := _sha256(store, commit) if data is None else sha256_hex(data)) != commit.sha256:
         return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
-    return [Problem(where, problem) for problem in (_parquet_problems(run, commit, data) if run is not None else ())]
+    file = ObjectFile(store, commit.path, commit.bytes) if data is None else pa.BufferReader(data)
+    return [Problem(where, problem) for problem in (_parquet_problems(run, commit, file) if run is not None else ())]
 
 
-def _parquet_problems(run: Planned, commit: Commit, data: bytes) -> Iterator[str]:
+def _sha256(store: Store, commit: Commit) -> str:
+    """Return the hash of a shard that is too long to be held, read in ranges.
+
+    A range has no checksum on its way from S3, where a whole object has one: so before it is called damaged, it is read
+    once more.
+    """
+    found = ""
+    for _ in range(2):
+        digest = hashlib.sha256()
+        for start in range(0, commit.bytes, RANGE_BYTES):
+            digest.update(store.get_range(commit.path, start, min(commit.bytes, start + RANGE_BYTES)))
+        found = digest.hexdigest()
+        if found == commit.sha256:
+            break
+    return found
+
+
+def _parquet_problems(run: Planned, commit: Commit, readable: Any) -> Iterator[str]:
     """Yield what a shard says of itself that is not so, though its bytes are those that were committed."""
     try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
+        with pq.ParquetFile(readable) as file:
             metadata, schema = file.metadata, file.schema_arrow
     except (pa.ArrowException, OSError) as error:
         yield f"not readable as Parquet, though its bytes are those that were committed: {error}"
@@ -352,21 +376,9 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
     for name in objects:
         if not name.startswith(commits.CHECKPOINT_PREFIX):
             continue
-        where, remedy = f"{store.url}/{name}", "delete it, readers then take the log itself"
-        try:
-            first, copies = commits.decode_checkpoint(read_record(store, name) or b"", "checkpoint")
-        except CorruptionError as error:
-            yield Problem(where, f"not a checkpoint of this log ({error}); {remedy}")
-            continue
-        stop = first + len(copies)
-        if first < 0 or name != commits.checkpoint_name(stop) or stop > log.stop:
-            found = f"found {len(copies)} slots from {first}, and the log has {log.stop}"
-            yield Problem(where, f"not a checkpoint of this log ({found}); {remedy}")
-        elif any(
-            number in log.slots and (log.slots[number].kind, log.slots[number].payload) != copy
-            for number, copy in enumerate(copies, first)
-        ):
-            yield Problem(where, f"says otherwise than the log; {remedy}")
+        wrong = checkpoint_problem(store, name, log.slots.get, stop=log.stop, every=True)
+        if wrong is not None:
+            yield Problem(f"{store.url}/{name}", f"{wrong}; delete it, readers then take the log itself")
 
 
 def _manifest_problems(store: Store, log: _Log) -> Iterator[Problem]:

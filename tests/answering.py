@@ -1,4 +1,4 @@
-"""Waiting for a server that a test has started."""
+"""Waiting for a server that a test has started, and stopping it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import http.client
 import subprocess
 import time
 from contextlib import closing, suppress
+
+_STOP_S = 20.0
 
 
 def is_answering(process: subprocess.Popen[bytes], port: int, path: str, *, seconds: float, pause_s: float) -> bool:
@@ -19,3 +21,13 @@ def is_answering(process: subprocess.Popen[bytes], port: int, path: str, *, seco
                 return True
         time.sleep(pause_s)
     return False
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and end it if it does not."""
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

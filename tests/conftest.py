@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
+from mixer import building
+from mixer.config import MixConfig
 from mixer.storage.s3 import S3Store
+from mixer.testing import MemoryStore
+from tests import figures as counted
 from tests.fault_proxy import FaultProxy, running_fault_proxy
+from tests.garbage import Use
 from tests.rclone_server import RcloneServer, running_rclone_server
 from tests.s3_server import BUCKET, S3Server, running_s3_server
 
@@ -29,6 +34,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         file = item.nodeid.partition("::")[0]
         ranks[file] = min([ranks.get(file, len(_LONGEST_FIRST)), *marks])
     items.sort(key=lambda item: ranks[item.nodeid.partition("::")[0]])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests have counted; their reports carry it, from whatever process they ran in."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    # The last report of each test, which holds what was counted in its fixtures as well.
+    last = [report for report in reports if getattr(report, "when", None) == "teardown"]
+    lines = counted.lines(named for report in last for named in report.user_properties)
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(record_property: Callable[[str, object], None]) -> counted.Note:
+    """Count for the end: a group, and numbers by name."""
+    return lambda group, counts: record_property(counted.PROPERTY, [group, dict(counts)])
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Make every output a given store."""
+    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+
+
+@pytest.fixture
+def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
+    """The objects of an unbroken run of the `config` of a test's own file."""
+    store = MemoryStore()
+    use(store)
+    building.build(config)
+    return dict(store.objects)
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ class Fault(Enum):
     RESET_BEFORE = "connection reset; the server never saw it"
     RESET_AFTER = "connection reset, though the server did it: a lost reply"
     REQUEST_CUT = "the server saw half of it, then the connection closed"
+    REQUEST_FLIPPED = "one bit of the request's body is wrong"
     REPLY_CUT = "the reply's body ends half-way"
     REPLY_FLIPPED = "one bit of the reply's body is wrong"
     HANG_BEFORE = "no answer ever; the server never saw it"
@@ -205,6 +206,8 @@ class FaultProxy:
             await asyncio.sleep(DELAY_S)
         if fault is Fault.REORDERED:
             await self._wait_for_later(arrival)
+        if fault is Fault.REQUEST_FLIPPED:
+            message.body = self._flipped(message.body, request)
         reply = await self._forward(message, method)
         self.answered.append((request, int(reply.head.split(b" ", 2)[1])))
         async with self._passing:
@@ -245,13 +248,18 @@ class FaultProxy:
         if fault is Fault.REPLY_CUT:
             await _send(writer, reply.raw[: len(reply.head) + len(reply.body) // 2] if reply.body else reply.head[:20])
             return False
-        if fault is Fault.REPLY_FLIPPED and reply.body:
-            chance = random.Random(f"{self.salt}/{what(request)}/{request.number}")  # noqa: S311 - repeatable on purpose
-            at = chance.randrange(len(reply.body))
-            flipped = bytes([reply.body[at] ^ 1 << chance.randrange(8)])
-            reply.body = reply.body[:at] + flipped + reply.body[at + 1 :]
+        if fault is Fault.REPLY_FLIPPED:
+            reply.body = self._flipped(reply.body, request)
         await _send(writer, reply.raw)
         return reply.headers.get("connection", "").lower() != "close"
+
+    def _flipped(self, body: bytes, request: Request) -> bytes:
+        """Return `body` with another bit, if it has any."""
+        if not body:
+            return body
+        chance = random.Random(f"{self.salt}/{what(request)}/{request.number}")  # noqa: S311 - repeatable on purpose
+        at = chance.randrange(len(body))
+        return body[:at] + bytes([body[at] ^ 1 << chance.randrange(8)]) + body[at + 1 :]
 
     async def _forward(self, message: _Message, method: str) -> _Message:
         upstream_reader, upstream = await asyncio.open_connection(

@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.answering import stop
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 
 _STARTS = 3
 _READY_S = 30.0
-_STOP_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def running_rclone_server() -> Iterator[RcloneServer]:
         try:
             yield RcloneServer(port, process.pid, folder)
         finally:
-            _stop(process)
+            stop(process)
 
 
 def _start(home: Path, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
@@ -64,7 +64,7 @@ def _start(home: Path, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
             )
         if _is_open(process, port):
             return process, port
-        _stop(process)
+        stop(process)
     raise RuntimeError(f"the S3 server did not start {_STARTS} times; its log ends with:\n{log.read_text()[-2000:]}")
 
 
@@ -83,12 +83,3 @@ def _is_open(process: subprocess.Popen[bytes], port: int) -> bool:
                 return True
         time.sleep(0.02)
     return False
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -15,14 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.answering import is_answering
+from tests.answering import is_answering, stop
 
 ACCESS_KEY_ID = "mixertestkey"
 SECRET_ACCESS_KEY = "mixertestsecret"  # noqa: S105 - of a server that lives as long as the tests
 BUCKET = "test"
 _STARTS = 3
 _READY_S = 30.0
-_STOP_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def running_s3_server() -> Iterator[S3Server]:
         try:
             yield S3Server(port, process.pid)
         finally:
-            _stop(process)
+            stop(process)
 
 
 def _start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
@@ -84,7 +82,7 @@ def _start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
             )
         if is_answering(process, ports["s3"], "/healthz", seconds=_READY_S, pause_s=0.05):
             return process, ports["s3"]
-        _stop(process)
+        stop(process)
     raise RuntimeError(f"the S3 server did not start {_STARTS} times; its log ends with:\n{log.read_text()[-2000:]}")
 
 
@@ -127,12 +125,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer import building, collecting, log
-from mixer.collecting import PROBE_PREFIX, Item, gc, judge, shard_number
+from mixer import building, log
+from mixer.collecting import Item, gc, judge, shard_number
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, OutputError, StoreError, StoreUnavailableError
-from mixer.storage import LocalStore, Store
-from mixer.storage.urls import TEMPORARY_FOLDER
+from mixer.storage import LocalStore
+from mixer.storage.urls import PROBE_FOLDER, TEMPORARY_FOLDER, is_drawn
 from mixer.testing import Crash, CrashingStore, MemoryStore
 from mixer.verifying import verify
 from tests.e2e.runs import objects
+from tests.garbage import Use, dead, probe
 from tests.mixes import SHARDS, mix_config
 
-Use = Callable[[Store], None]
-Act = Callable[[], object]
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make every output a given store."""
-    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
+PROBE = probe("a")
+DEAD, NOTES = TEMPORARY_FOLDER + "d" * 32, f"{TEMPORARY_FOLDER}notes.txt"
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> MixConfig:
     return mix_config(tmp_path)
-
-
-@pytest.fixture
-def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
-    """The objects of an unbroken run."""
-    store = MemoryStore()
-    use(store)
-    building.build(config)
-    return dict(store.objects)
-
-
-def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
-    """Return what is left of a run that died with `shards` committed shards and one more put, in its probe too."""
-    keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
-    keep |= {shard_path(number) for number in range(shards + 1)}
-    left = {name: data for name, data in whole.items() if name in keep}
-    return {**left, f"{PROBE_PREFIX}abc": b"first abc"}
 
 
 def names(items: tuple[Item, ...]) -> list[str]:
@@ -61,15 +40,16 @@ def names(items: tuple[Item, ...]) -> list[str]:
 # The decision
 
 
+CHECKPOINTS = (".mixer/checkpoints/000000001000.json", ".mixer/checkpoints/notes.txt")
 NAMES = st.one_of(
     st.integers(0, 12).map(shard_path),
     st.integers(0, 12).map(commits.slot_name),
     st.sampled_from([commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME]),
     st.sampled_from(["data/notes.txt", "data/shard-1.parquet", "data/sub/shard-00000001.parquet", "x", ".mixer/other"]),
-    st.sampled_from([".mixer/checkpoints/000000001000.json", ".mixer/probe/abc", ".mixer/probe"]),
+    st.sampled_from([*CHECKPOINTS, PROBE, ".mixer/probe/abc", ".mixer/probe"]),
     st.text(max_size=20),
 )
-STALE: Mapping[str, str] = {".mixer/checkpoints/000000001000.json": "other"}
+STALE: Mapping[str, str] = dict.fromkeys(CHECKPOINTS, "other")
 
 
 @given(NAMES, st.integers(0, 9), st.booleans())
@@ -79,7 +59,8 @@ def test_nothing_of_the_run_and_nothing_foreign_may_go(name: str, committed: int
     if name in own or name.startswith(commits.LOG_PREFIX):
         assert verdict is None
     if verdict is not None and verdict.collect:
-        assert name.startswith((PROBE_PREFIX, commits.CHECKPOINT_PREFIX)) or shard_number(name) is not None
+        is_probe = name.startswith(PROBE_FOLDER) and is_drawn(name.rpartition("/")[2])
+        assert is_probe or commits.checkpoint_stop(name) is not None or shard_number(name) is not None
 
 
 @given(NAMES, st.integers(0, 9), st.integers(0, 9), st.booleans(), st.booleans())
@@ -116,7 +97,7 @@ def test_a_look_finds_what_is_left_says_why_and_touches_nothing(
     assert (found.committed, found.finished, found.deleted, found.spared, found.refused) == (2, False, (), (), ())
     assert found.found == ()
     assert {item.name: item.reason for item in found.kept} == {
-        f"{PROBE_PREFIX}abc": "a start may be at its probe of the store",
+        PROBE: "a start may be at its probe of the store",
         shard_path(2): "not committed yet: by a writer at work, or by the next start",
         "data/notes.txt": "not made by mixer",
     }
@@ -128,11 +109,11 @@ def test_deleting_deletes_what_a_look_finds_and_nothing_else(
 ) -> None:
     beyond = {shard_path(SHARDS): b"1", shard_path(SHARDS + 70): b"22"}
     foreign = {"data/shard-4.parquet": b"1", "notes.txt": b"2"}
-    store = MemoryStore({**whole, **beyond, **foreign, f"{PROBE_PREFIX}abc": b"3"})
+    store = MemoryStore({**whole, **beyond, **foreign, PROBE: b"3"})
     use(store)
     told: list[Item] = []
     found = gc(config.output, delete=True, on_delete=told.append)
-    assert names(found.deleted) == names(found.found) == [f"{PROBE_PREFIX}abc"]
+    assert names(found.deleted) == names(found.found) == [PROBE]
     assert names(tuple(told)) == names(found.deleted)
     assert sorted(names(found.kept)) == sorted([*beyond, *foreign])
     assert store.objects == {**whole, **beyond, **foreign}
@@ -152,11 +133,11 @@ def test_a_shard_that_an_extension_has_put_and_commits_while_gc_is_at_work_is_ne
             use(self)
             super().delete(name)
 
-    inner = MemoryStore({**whole, shard_path(SHARDS): b"1", f"{PROBE_PREFIX}abc": b"3"})
+    inner = MemoryStore({**whole, shard_path(SHARDS): b"1", PROBE: b"3"})
     sleeping = Sleeping()
     sleeping.objects = inner.objects
     use(sleeping)
-    assert names(gc(config.output, delete=True).deleted) == [f"{PROBE_PREFIX}abc"]
+    assert names(gc(config.output, delete=True).deleted) == [PROBE]
     assert verify(config.output).problems == ()
     assert building.status(config.output).committed == SHARDS + 1
     found = gc(config.output, delete=True)
@@ -182,14 +163,54 @@ def test_what_a_killed_local_writer_left_goes_and_what_is_being_written_stays(co
     store = LocalStore(config.output)
     before = objects(store)
     folder = store.root / TEMPORARY_FOLDER
-    (folder / "dead").write_bytes(b"12345")
+    (store.root / DEAD).write_bytes(b"12345")
     with store._temporary(b"123") as alive:
         found = gc(config.output, delete=True)
         assert alive.exists()
-    assert [(item.name, item.bytes) for item in found.deleted] == [(f"{TEMPORARY_FOLDER}dead", 5)]
+    assert [(item.name, item.bytes) for item in found.deleted] == [(DEAD, 5)]
     assert [(item.name, item.reason) for item in found.kept] == [(f"{TEMPORARY_FOLDER}{alive.name}", "being written")]
     assert list(folder.iterdir()) == []
     assert objects(store) == before
+
+
+FOREIGN = (NOTES, TEMPORARY_FOLDER + "D" * 32, f"{PROBE_FOLDER}notes.txt", f"{PROBE_FOLDER}{'a' * 31}")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_others_in_mixers_own_folders_stay_and_are_shown(config: MixConfig, name: str) -> None:
+    building.build(config)
+    path = Path(config.output) / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"mine")
+    found = gc(config.output, delete=True)
+    assert (names(found.found), names(found.deleted)) == ([], [])
+    assert [(item.name, item.bytes, item.reason) for item in found.kept] == [(name, 4, "not made by mixer")]
+    assert path.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("folder", [".mixer", ".mixer/probe", ".mixer/tmp", ".mixer/checkpoints", ".mixer/log", "data"])
+def test_nothing_is_deleted_behind_a_link_in_the_output(config: MixConfig, tmp_path: Path, folder: str) -> None:
+    building.build(config)
+    link, elsewhere = Path(config.output) / folder, tmp_path / "elsewhere"
+    if link.exists():
+        link.rename(elsewhere)
+    elsewhere.mkdir(exist_ok=True)
+    for letter in "abc":
+        (elsewhere / (letter * 32)).write_bytes(b"mine")
+    (elsewhere / shard_path(SHARDS).rpartition("/")[2]).write_bytes(b"mine")
+    before = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    link.symlink_to(elsewhere)
+    with pytest.raises(StoreError, match=f"{link}: expected a folder, found a symbolic link"):
+        gc(config.output, delete=True)
+    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == before
+
+
+def test_an_output_that_is_a_link_itself_is_tidied_up(config: MixConfig, tmp_path: Path) -> None:
+    building.build(config)
+    link = tmp_path / "link"
+    link.symlink_to(config.output)
+    (Path(config.output) / DEAD).write_bytes(b"12345")
+    assert names(gc(str(link), delete=True).deleted) == [DEAD]
 
 
 # Checkpoints
@@ -248,11 +269,34 @@ def test_what_is_no_checkpoint_goes(config: MixConfig, checkpoints: MemoryStore,
     assert item.reason.startswith("not a checkpoint of this log")
 
 
+def test_what_lies_among_the_checkpoints_under_a_name_that_none_has_stays() -> None:
+    """It would be in the way of a run, which names it; that it may go is for its owner to say."""
+    name = f"{commits.CHECKPOINT_PREFIX}notes.txt"
+    verdict = judge(name, committed=4, finished=True, stale={name: "other"})
+    assert verdict is not None
+    assert (verdict.collect, verdict.reason) == (False, "not made by mixer")
+
+
 def test_a_checkpoint_under_anothers_name_goes(config: MixConfig, checkpoints: MemoryStore) -> None:
     (name, _), (other, _) = checkpoint(checkpoints, 3), checkpoint(checkpoints, 6)
     checkpoints.objects[name] = checkpoints.objects[other]
     (item,) = gc(config.output).found
-    assert (item.name, item.reason) == (name, "a checkpoint of other slots than its name says (3 to 6)")
+    assert item.name == name
+    assert item.reason == "not a checkpoint of this log (found 3 slots from 3, and the log has 7)"
+
+
+def test_a_copy_of_a_slot_that_is_damaged_stays_as_it_may_be_the_only_one(
+    config: MixConfig, checkpoints: MemoryStore
+) -> None:
+    del checkpoints.objects[commits.slot_name(2)]
+    found = gc(config.output, delete=True)
+    assert (found.found, found.kept) == ((), ())
+    name, content = checkpoint(checkpoints, 3)
+    slots = content["slots"]
+    assert isinstance(slots, list)
+    slots[1]["payload"]["rows"] += 1
+    checkpoints.objects[name] = commits.sealed(content)
+    assert names(gc(config.output, delete=True).deleted) == [name]
 
 
 # Refusals
@@ -308,13 +352,13 @@ class Stubborn(MemoryStore):
 
 
 def test_what_cannot_be_deleted_is_told_and_the_rest_goes(config: MixConfig, whole: dict[str, bytes], use: Use) -> None:
-    probes = {f"{PROBE_PREFIX}{letter}": b"1" for letter in "abc"}
-    store = Stubborn({**whole, **probes}, {f"{PROBE_PREFIX}b": StoreError("access denied")})
+    probes = {probe(letter): b"1" for letter in "abc"}
+    store = Stubborn({**whole, **probes}, {probe("b"): StoreError("access denied")})
     use(store)
     found = gc(config.output, delete=True)
-    assert names(found.deleted) == [f"{PROBE_PREFIX}a", f"{PROBE_PREFIX}c"]
-    assert [(refusal.name, refusal.error) for refusal in found.refused] == [(f"{PROBE_PREFIX}b", "access denied")]
-    store.refused = {f"{PROBE_PREFIX}b": StoreUnavailableError("no answer")}
+    assert names(found.deleted) == [probe("a"), probe("c")]
+    assert [(refusal.name, refusal.error) for refusal in found.refused] == [(probe("b"), "access denied")]
+    store.refused = {probe("b"): StoreUnavailableError("no answer")}
     with pytest.raises(StoreUnavailableError):
         gc(config.output, delete=True)
 
@@ -322,25 +366,39 @@ def test_what_cannot_be_deleted_is_told_and_the_rest_goes(config: MixConfig, who
 def test_an_object_that_was_replaced_meanwhile_is_spared(
     config: MixConfig, whole: dict[str, bytes], use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore({**whole, f"{PROBE_PREFIX}a": b"1", f"{PROBE_PREFIX}b": b"1", f"{PROBE_PREFIX}c": b"1"})
+    store = MemoryStore({**whole, probe("a"): b"1", probe("b"): b"1", probe("c"): b"1"})
     use(store)
 
     def others_come(item: Item) -> None:
         if item.name.endswith("a"):
-            store.put(f"{PROBE_PREFIX}b", b"2")
-            store.delete(f"{PROBE_PREFIX}c")
+            store.put(probe("b"), b"2")
+            store.delete(probe("c"))
 
     found = gc(config.output, delete=True, on_delete=others_come)
-    assert names(found.deleted) == [f"{PROBE_PREFIX}a"]
+    assert names(found.deleted) == [probe("a")]
     assert [(item.name[-1], item.reason) for item in found.spared] == [
         ("b", "replaced meanwhile"),
         ("c", "gone meanwhile"),
     ]
-    assert store.objects[f"{PROBE_PREFIX}b"] == b"2"
+    assert store.objects[probe("b")] == b"2"
 
 
-def test_nothing_else_in_the_module_names_an_age() -> None:
-    """No clock decides anything."""
-    source = Path(collecting.__file__).read_text()
-    assert "import time" not in source
-    assert "datetime" not in source
+@pytest.mark.parametrize("now_s", [0.0, 4e9])
+@pytest.mark.parametrize("written_s", [0.0, 4e9])
+def test_neither_a_clock_nor_an_age_decides(
+    config: MixConfig, monkeypatch: pytest.MonkeyPatch, now_s: float, written_s: float
+) -> None:
+    building.build(config)
+    store = LocalStore(config.output)
+    for name in (shard_path(SHARDS), PROBE, "notes.txt"):
+        store.put(name, b"1")
+    (store.root / DEAD).write_bytes(b"12345")
+    before = gc(config.output)
+    for path in store.root.rglob("*"):
+        os.utime(path, (written_s, written_s))
+    monkeypatch.setattr("time.time", lambda: now_s)
+    found = gc(config.output)
+    told = [(item.name, item.reason) for item in (*found.found, *found.kept)]
+    assert told == [(item.name, item.reason) for item in (*before.found, *before.kept)]
+    assert sorted(names(found.found)) == sorted([DEAD, PROBE, shard_path(SHARDS)])
+    assert names(found.kept) == ["notes.txt"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +13,13 @@ import pyarrow as pa
 from mixer.building import existing, status
 from mixer.checkup.base import Check, Checks
 from mixer.checkup.machine import room
-from mixer.checkup.stores import PROBE_PREFIX, store_checks
+from mixer.checkup.stores import store_checks
 from mixer.collecting import gc
 from mixer.core import commits
 from mixer.errors import CorruptionError, MixerError, OutputError, StoreError, StoreUnavailableError
 from mixer.storage import LocalStore, Store, open_store
 from mixer.storage.facts import credentials_source, endpoint, impatient, server_time
-from mixer.storage.urls import redact_url
+from mixer.storage.urls import PROBE_FOLDER, draw_name, redact_url
 
 SKEW_WARNED_S = 60
 SKEW_REFUSED_S = 15 * 60
@@ -39,7 +38,7 @@ def output_checks(url: str) -> Iterator[Check]:
     yield from _credentials(store)
     try:
         # Also tells a bucket that is missing from an object that is.
-        store.list(PROBE_PREFIX)
+        store.list(PROBE_FOLDER)
         has_run = store.stat(commits.RUN_NAME) is not None
     except StoreUnavailableError as error:
         yield _checks.failed("reachable", str(error))
@@ -141,7 +140,7 @@ def _disk(store: LocalStore) -> Iterator[Check]:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     yield room(_checks, "disk", shutil.disk_usage(folder).free, "make room, or choose another disk")
-    name = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    name = f"{PROBE_FOLDER}{draw_name()}"
     try:
         asked = datetime.now(UTC)
         store.create(name, b"1")

@@ -7,7 +7,6 @@ is at work, stopped or finished.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from functools import partial
 from mixer.checkup.base import Check, Checks
 from mixer.errors import OutputError, StoreError
 from mixer.storage import RISK, Store
+from mixer.storage.urls import PROBE_FOLDER, draw_name
 
-PROBE_PREFIX = ".mixer/probe/"
 RACES = 5
 """How often two writers at once try for one name."""
 _CHANGE = f"without it {RISK}; choose another store, or see --accept-unsafe-store"
@@ -47,7 +46,7 @@ def store_checks(store: Store) -> Iterator[Check]:
 @contextmanager
 def _probe(store: Store) -> Iterator[str]:
     """Yield a name that nobody has, and remove what was put there."""
-    name = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    name = f"{PROBE_FOLDER}{draw_name()}"
     try:
         yield name
     finally:
@@ -110,7 +109,7 @@ def _read_and_list(store: Store) -> Check:
         seen = store.stat(name)
         if seen is None or seen.bytes != len(_BODY):
             wrong.append(f"a look finds {seen.bytes if seen else 'no'} bytes")
-        if seen not in store.list(PROBE_PREFIX):
+        if seen not in store.list(PROBE_FOLDER):
             wrong.append("a listing does not show it as it is")
     if not wrong:
         return _checks.ok("read and list", "what was just written is read, in parts too, and listed")
@@ -122,9 +121,9 @@ def _delete(store: Store) -> Check:
     with _probe(store) as name:
         store.put(name, b"1")
         store.delete(name)
-        left = store.stat(name) is not None or any(info.name == name for info in store.list(PROBE_PREFIX))
+        left = store.stat(name) is not None or any(info.name == name for info in store.list(PROBE_FOLDER))
     if left:
         return _checks.failed(
-            "delete", "an object that was deleted is still there", "allow deleting below .mixer/probe/"
+            "delete", "an object that was deleted is still there", f"allow deleting below {PROBE_FOLDER}"
         )
     return _checks.ok("delete", "what is deleted is gone")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from mixer.cli.console import Reply, say
-from mixer.cli.edge import USAGE, run_app
+from mixer.cli.edge import USAGE
 
 BEGINNING = """\b
 Begin with:
@@ -44,11 +43,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 def _example(*lines: str) -> str:
     """Return lines as the end of a command's help; the first one keeps the rest from being filled up."""
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
-
-
-def main() -> None:
-    """Run the command line that this process was started with, and exit."""
-    sys.exit(run_app(app))
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 -- typer calls it so

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -31,6 +31,11 @@ class Failure:
         {'error': {'type': 'StoreError', 'message': 'no such bucket', 'exit_code': 1}}
         """
         return {"error": {"type": self.type, "message": self.message, "exit_code": self.exit_code}}
+
+
+INTERRUPTED = 130
+INTERRUPTION = Failure("KeyboardInterrupt", "interrupted", INTERRUPTED)
+"""Of a command that Ctrl-C ended before it could stop by itself."""
 
 
 def failure_of(error: MixerError) -> Failure:
@@ -58,20 +63,42 @@ class Reply:
     """Why the command ends with another exit code than 0, although it has a result."""
 
 
+def asked(arguments: Sequence[str], flag: str) -> bool:
+    """Return whether `flag` stands among the options: it must be known even where parsing fails.
+
+    >>> asked(["plan", "--json"], "--json"), asked(["plan", "--", "--json"], "--json")
+    (True, False)
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return flag in arguments[:end]
+
+
 def write_reply(reply: Reply, *, as_json: bool) -> int:
     """Print a result to stdout, and why it is not all well to stderr; return the exit code."""
     if as_json:
-        write_json(reply.value if reply.failure is None else {**reply.value, **reply.failure.value()})
+        text = _json(reply.value if reply.failure is None else {**reply.value, **reply.failure.value()})
     else:
-        _write(sys.stdout, wording.visible_lines("\n".join(reply.lines(window_width(sys.stdout)))) + "\n")
-    return 0 if reply.failure is None else _say_failure(reply.failure)
+        text = wording.visible_lines("\n".join(reply.lines(window_width(sys.stdout)))) + "\n"
+    code = _write_result(text)
+    return code if reply.failure is None else _say_failure(reply.failure)
 
 
 def write_failure(failure: Failure, *, as_json: bool) -> int:
     """Print why there is no result; return the exit code."""
     if as_json:
-        write_json(failure.value())
+        _write_result(_json(failure.value()))
     return _say_failure(failure)
+
+
+def unwritten(error: OSError) -> Failure:
+    """Return the failure that a stdout is which takes no more.
+
+    >>> unwritten(OSError(28, "No space left on device")).message
+    'the result cannot be written to stdout: No space left on device; whatever the command has done stays done'
+    """
+    found = error.strerror or str(error)
+    message = f"the result cannot be written to stdout: {found}; whatever the command has done stays done"
+    return Failure(type(error).__name__, message, 1)
 
 
 def _say_failure(failure: Failure) -> int:
@@ -79,9 +106,15 @@ def _say_failure(failure: Failure) -> int:
     return failure.exit_code
 
 
-def write_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object to stdout, in ASCII, so that no locale can spoil it."""
-    _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+def _json(value: Mapping[str, Any]) -> str:
+    """Return one JSON object, in ASCII, so that no locale can spoil it."""
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+
+
+def _write_result(text: str) -> int:
+    """Write `text` to stdout; return the exit code: not 0 if a disk that it leads to is full."""
+    error = _write(sys.stdout, text)
+    return 0 if error is None else _say_failure(unwritten(error))
 
 
 def say(text: str) -> None:
@@ -92,28 +125,40 @@ def say(text: str) -> None:
     _write(sys.stderr, wording.visible_lines(text) + "\n")
 
 
-def _write(stream: IO[str] | None, text: str) -> None:
-    """Write all of `text` now; if its reader has left, what is written from now on goes nowhere."""
+def _write(stream: IO[str] | None, text: str) -> OSError | None:
+    """Write all of `text` now; if that cannot be, what is written from now on goes nowhere.
+
+    Returns:
+        What is wrong with the stream; None if all is well, and if its reader has left, as readers may.
+    """
     if stream is None:
-        return
+        return None
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
-        # What is still in the buffer must not raise again when the interpreter flushes it at exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    except OSError as error:
+        lead_nowhere(stream)
+        return None if isinstance(error, BrokenPipeError) else error
+    return None
 
 
-def window_width(stream: IO[str]) -> int | None:
+def lead_nowhere(stream: IO[str]) -> None:
+    """Let all that is written to `stream` vanish: what is in its buffer, too, which is flushed once more at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def window_width(stream: IO[str] | None) -> int | None:
     """Return the cells of a line where `stream` is shown; None if it is no terminal, so that nothing is folded."""
-    return shutil.get_terminal_size().columns if stream.isatty() else None
+    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
 
 
-def shows_bars(stream: IO[str], environment: Mapping[str, str]) -> bool:
+def shows_bars(stream: IO[str] | None, environment: Mapping[str, str]) -> bool:
     """Return whether a bar that repaints itself may be drawn on `stream`."""
-    return stream.isatty() and environment.get("TERM") != "dumb" and not environment.get("CI")
+    if stream is None or not stream.isatty():
+        return False
+    return environment.get("TERM") != "dumb" and not environment.get("CI")
 
 
 class StderrHandler(logging.Handler):

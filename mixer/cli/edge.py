@@ -10,12 +10,12 @@ import typer
 from typer.main import get_command
 
 from mixer.cli import console
-from mixer.cli.console import Failure, Reply
+from mixer.cli.console import Failure, Reply, asked
 from mixer.errors import MixerError
 
-INTERRUPTED = 130
-"""Exit code of a command that Ctrl-C ended before it could stop by itself."""
 USAGE = 2
+_NO_THREAD = "can't start new thread"
+"""What Python says of it; it has no class of its own."""
 
 
 def run_app(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
@@ -26,32 +26,33 @@ def run_app(app: typer.Typer, argv: Sequence[str] | None = None) -> int:
         argv: The arguments; the process's own without it.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    as_json, debug = _asked(arguments, "--json"), _asked(arguments, "--debug")
+    as_json, debug = asked(arguments, "--json"), asked(arguments, "--debug")
     _tolerate_any_text()
     console.log_to_stderr(debug=debug)
     try:
         result = get_command(app).main(args=arguments, prog_name="mixer", standalone_mode=False)
+        if isinstance(result, Reply):
+            return console.write_reply(result, as_json=as_json)
     except typer.TyperException as error:
-        return console.write_failure(_usage_failure(error), as_json=as_json)
+        failure = _usage_failure(error)
     except MixerError as error:
         _trace(error, debug=debug)
-        return console.write_failure(console.failure_of(error), as_json=as_json)
+        failure = console.failure_of(error)
     except (KeyboardInterrupt, typer.Abort):
-        result = INTERRUPTED
+        failure = console.INTERRUPTION
     except Exception as error:  # noqa: BLE001 -- whatever it is, its reader is told what to do
-        _trace(error, debug=debug)
-        return console.write_failure(_bug(error, debug=debug), as_json=as_json)
-    if isinstance(result, Reply):
-        return console.write_reply(result, as_json=as_json)
-    if result == INTERRUPTED:  # typer's own answer to Ctrl-C
-        return console.write_failure(Failure("KeyboardInterrupt", "interrupted", INTERRUPTED), as_json=as_json)
-    return result if isinstance(result, int) else 0
-
-
-def _asked(arguments: Sequence[str], flag: str) -> bool:
-    """Return whether `flag` stands among the options: it must be known even where parsing fails."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return flag in arguments[:end]
+        if isinstance(error, OSError) and (asked(arguments, "--help") or asked(arguments, "--version")):
+            # These do nothing but write.
+            console.lead_nowhere(sys.stdout)
+            failure = console.unwritten(error)
+        else:
+            _trace(error, debug=debug)
+            failure = _bug(error, debug=debug)
+    else:
+        if result != console.INTERRUPTED:  # typer's own answer to Ctrl-C
+            return result if isinstance(result, int) else 0
+        failure = console.INTERRUPTION
+    return console.write_failure(failure, as_json=as_json)
 
 
 def _tolerate_any_text() -> None:
@@ -73,6 +74,12 @@ def _bug(error: Exception, *, debug: bool) -> Failure:
     if isinstance(error, MemoryError):
         message = f"out of memory ({console.without_secrets(str(error))}); give the process more, then try again"
         return Failure("MemoryError", message, 1)
+    if isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+        message = (
+            f"{error}: this process may have no more of them; raise its limits (ulimit -u, ulimit -v), or end"
+            " what else runs here, then try again"
+        )
+        return Failure("RuntimeError", message, 1)
     hint = "" if debug else "; the same command with --debug shows it"
     message = (
         f"this is a bug in mixer: {type(error).__name__}: {console.without_secrets(str(error))}\n"

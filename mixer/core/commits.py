@@ -33,6 +33,9 @@ CHECKPOINT_PREFIX = ".mixer/checkpoints/"
 MANIFEST_NAME = "manifest.json"
 CARD_NAME = "README.md"
 
+SHARD_BYTES_MAX = 5 << 30
+"""Longest shard: what S3 takes in one upload. No longer one is written, and none is believed in."""
+
 KINDS = ("open", "shard", "amend", "final")
 _MOST_DIGITS = 18
 
@@ -261,9 +264,14 @@ def commit_from(payload: Mapping[str, Any], where: str) -> Commit:
     """Return the commit that the payload of a ``shard`` slot is.
 
     Raises:
-        CorruptionError: It has other fields than a commit, or one of another type; the message names them.
+        CorruptionError: It has other fields than a commit, or one of another type, or is of a shard longer than any;
+            the message names them.
     """
     _check_fields(payload, _FIELDS, "a commit", where)
+    if not 0 <= payload["bytes"] <= SHARD_BYTES_MAX:
+        raise CorruptionError(
+            f"{where}: not a commit: expected 0 to {SHARD_BYTES_MAX:,} bytes, found {payload['bytes']:,}"
+        )
     return Commit(**payload)
 
 

@@ -18,7 +18,7 @@ from mixer.errors import StoreError
 from mixer.storage.base import ObjectInfo
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.remote import Condition, RemoteStore
-from mixer.storage.retry import AnswerError, is_precondition_failed
+from mixer.storage.retry import AnswerError, is_precondition_failed, understood
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class AzureStore(RemoteStore):
 
         filesystem = filesystem_for("az", read_timeout_s=self.read_timeout_s, account=self.account)
         try:
-            answer: T = sync(filesystem.loop, ask, filesystem.service_client)
+            answer: T = understood(partial(sync, filesystem.loop, ask, filesystem.service_client))
         except HttpResponseError as error:
             raise_answer(error, self._shown_key(key))
         return answer

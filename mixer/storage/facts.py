@@ -14,7 +14,8 @@ from mixer.errors import StoreError
 from mixer.storage.base import Store
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.remote import RemoteStore
-from mixer.storage.retry import RetryPolicy, call_with_retries
+from mixer.storage.retry import RetryPolicy, call_with_retries, understood
+from mixer.storage.urls import PROBE_FOLDER
 
 IMPATIENT = RetryPolicy(attempts=2, total_s=12.0)
 """For whoever waits for the answer; a run has more patience."""
@@ -71,7 +72,7 @@ def credentials_source(store: Store) -> str | None:
 def _s3_source(filesystem: Any) -> str | None:
     from fsspec.asyn import sync  # noqa: PLC0415 -- loaded by now; at the top it would make every import slow
 
-    filesystem.connect()
+    understood(filesystem.connect)
     found = sync(filesystem.loop, filesystem.session.get_credentials)
     return None if found is None else _S3_SOURCES.get(found.method, found.method)
 
@@ -93,8 +94,8 @@ def server_time(store: Store) -> datetime | None:
     if not isinstance(store, RemoteStore) or store.PROTOCOL != "s3":
         return None
     filesystem = filesystem_for("s3", read_timeout_s=store.read_timeout_s)
-    fields = {"Bucket": store.bucket, "Prefix": store.prefix + ".mixer/probe/", "MaxKeys": 1}
-    call = partial(filesystem.call_s3, "list_objects_v2", **fields)
+    fields = {"Bucket": store.bucket, "Prefix": store.prefix + PROBE_FOLDER, "MaxKeys": 1}
+    call = partial(understood, partial(filesystem.call_s3, "list_objects_v2", **fields))
     try:
         answer = call_with_retries(call, what=f"list {store.url}", policy=IMPATIENT)
     except (StoreError, FileNotFoundError) as error:

@@ -11,7 +11,7 @@ import importlib.util
 import os
 from typing import Any
 
-from mixer.errors import InputError
+from mixer.errors import InputError, StoreError
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0
@@ -40,7 +40,7 @@ def filesystem_for(protocol: str, *, read_timeout_s: float = READ_TIMEOUT_S, acc
 
     Raises:
         InputError: Nothing that is installed speaks `protocol`.
-        StoreError: What the environment says of the account does not do.
+        StoreError: What the environment says of the account or of the endpoint does not do.
     """
     kind = _KINDS.get(protocol, protocol)
     key: tuple[Any, ...] = (os.getpid(), kind)
@@ -75,6 +75,7 @@ def _make(kind: str, protocol: str, read_timeout_s: float, account: str) -> Any:
 
 
 def _s3(read_timeout_s: float) -> Any:
+    _refuse_logins()
     from s3fs import S3FileSystem  # noqa: PLC0415 - two thirds of a second that a run on a local disk need not pay
 
     filesystem = S3FileSystem(
@@ -94,6 +95,16 @@ def _s3(read_timeout_s: float) -> Any:
     )
     filesystem.retries = 1
     return filesystem
+
+
+def _refuse_logins() -> None:
+    """Refuse a login in an endpoint's address: no request could be made with both that and a signature."""
+    for variable in sorted(os.environ):
+        if variable.startswith(("AWS_ENDPOINT_URL", "FSSPEC_S3_ENDPOINT_URL")) and "@" in os.environ[variable]:
+            raise StoreError(
+                f"S3: expected no login in {variable}; take it out of the address, credentials come from"
+                " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
 
 
 def _other(protocol: str) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from mixer.storage.base import ObjectInfo
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.remote import Condition, RemoteStore
-from mixer.storage.retry import is_precondition_failed
+from mixer.storage.retry import is_precondition_failed, understood
 
 _FIELDS = "name,size,generation"
 _NEVER = partial(bool, False)  # noqa: FBT003 - it stands for a try, and is what that returns
@@ -113,14 +113,18 @@ class GCSStore(RemoteStore):
         return dict(found)
 
     def _call(self, method: str, path: str, *args: str, **params: Any) -> tuple[Any, bytes]:
-        headers, body = self._filesystem().call(method, path, *args, **params)
+        headers, body = understood(partial(self._filesystem().call, method, path, *args, **params))
         return headers, body
 
     def _filesystem(self) -> Any:
         return filesystem_for("gs", read_timeout_s=self.read_timeout_s)
 
     def _info(self, fields: dict[str, Any]) -> ObjectInfo:
-        return ObjectInfo(name=self._name(fields["name"]), bytes=int(fields["size"]), version=str(fields["generation"]))
+        return ObjectInfo(
+            name=self._name(fields["name"]),
+            bytes=understood(partial(int, fields["size"])),
+            version=str(fields["generation"]),
+        )
 
 
 def _is_generation(version: str) -> bool:

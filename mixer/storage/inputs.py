@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from mixer.errors import ChangedError, InputError, StoreError
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.patterns import SUFFIXES, WHOLE_FOLDER, Pattern, Verdict, has_wildcard, is_hidden, split_pattern
 from mixer.storage.remote_file import PinnedFile, version_in
-from mixer.storage.retry import call_with_retries
+from mixer.storage.retry import call_with_retries, understood
 from mixer.storage.urls import is_chained, redact, redact_url, split_azure, split_protocol
 
+T = TypeVar("T")
 _SHOWN_IGNORED = 5
 _LOCAL = frozenset({"file", "local"})
 
@@ -91,7 +93,7 @@ def stat_input(url: str) -> InputFile | None:
         return _local_file(url, found) if stat.S_ISREG(found.st_mode) else None
     filesystem, path = _remote(url)
     try:
-        info = call_with_retries(lambda: filesystem.info(path), what=f"stat {url}")
+        info = _ask(lambda: filesystem.info(path), what=f"stat {url}")
     except FileNotFoundError:
         return None
     return None if info["type"] == "directory" else InputFile(url, int(info["size"]), version_in(info))
@@ -146,7 +148,7 @@ def read_range(file: InputFile, start: int, stop: int) -> bytes:
     else:
         filesystem, path = _remote(file.url)
         try:
-            data = call_with_retries(
+            data = _ask(
                 lambda: filesystem.cat_file(path, start=start, end=stop), what=f"get {file.url} bytes {start}-{stop}"
             )
         except FileNotFoundError as error:
@@ -290,6 +292,11 @@ def is_remote(url: str) -> bool:
     return split_protocol(url)[0] not in _LOCAL
 
 
+def _ask(call: Callable[[], T], *, what: str) -> T:
+    """Return what a call of a file system's returns, tried again for as long as its failures are of a passing kind."""
+    return call_with_retries(partial(understood, call), what=what)
+
+
 def _remote(url: str) -> tuple[Any, str]:
     """Return the file system of a remote URL and the path on it."""
     protocol, rest = split_protocol(url)
@@ -306,7 +313,7 @@ def _find_remote(url: str) -> InputListing:
     filesystem, path = _remote(url)
     folder = url.rstrip("/")
     try:
-        info = call_with_retries(lambda: filesystem.info(path), what=f"stat {url}")
+        info = _ask(lambda: filesystem.info(path), what=f"stat {url}")
     except FileNotFoundError:
         info = None
     if info is not None and info["type"] != "directory" and folder == url:
@@ -335,7 +342,7 @@ def _list_remote(base: str, pattern: Pattern) -> Iterator[tuple[str, InputFile |
     filesystem, root = _remote(base)
     root = root.rstrip("/")
     infos = (
-        call_with_retries(lambda: filesystem.find(root, detail=True), what=f"list {base}").values()
+        _ask(lambda: filesystem.find(root, detail=True), what=f"list {base}").values()
         if pattern.is_recursive
         else _list_levels(filesystem, root, base, pattern)
     )
@@ -371,7 +378,7 @@ def _list_levels(filesystem: Any, root: str, base: str, pattern: Pattern) -> Ite
             continue
         seen.add(folder)
         try:
-            infos = call_with_retries(lambda f=folder: filesystem.ls(f, detail=True), what=f"list {base}")  # type: ignore[misc]  # mypy infers no type for a lambda with a default
+            infos = _ask(lambda f=folder: filesystem.ls(f, detail=True), what=f"list {base}")  # type: ignore[misc]  # mypy infers no type for a lambda with a default
         except FileNotFoundError:
             continue
         for info in infos:

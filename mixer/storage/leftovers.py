@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from mixer.storage.urls import is_drawn
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -27,6 +30,8 @@ class Leftover:
     """Length in bytes."""
     held: bool | None
     """Whether a writer is at work on it; None if this file system has no locks to tell by."""
+    foreign: bool = False
+    """Whether it is none of a writer's files: it has another name than they have, or is no file at all."""
 
 
 def hold(file: IO[bytes]) -> bool:
@@ -46,22 +51,29 @@ def hold(file: IO[bytes]) -> bool:
 def find_leftovers(folder: Path, prefix: str) -> Iterator[Leftover]:
     """Yield the files in `folder`, sorted by name; `prefix` comes before their names."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_dir():
-            continue
         try:
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                continue
+            name = prefix + path.name
+            if not _is_ours(path.name, found):
+                yield Leftover(name, found.st_size, None, foreign=True)
+                continue
             with path.open("rb") as file:
-                yield Leftover(prefix + path.name, os.fstat(file.fileno()).st_size, _is_held(file))
+                yield Leftover(name, os.fstat(file.fileno()).st_size, _is_held(file))
         except FileNotFoundError:
             continue
 
 
 def remove_leftover(path: Path) -> bool:
-    """Remove a file unless a writer is at work on it, or may be; return whether it is gone.
+    """Remove a file unless a writer is at work on it, or may be, or it is no writer's; return whether it is gone.
 
     The lock is kept until the name is gone: a writer that has made the file but not locked it yet notices, and takes
     another name.
     """
     try:
+        if not _is_ours(path.name, path.lstat()):
+            return False
         with path.open("rb") as file:
             if _is_held(file) is not False:
                 return False
@@ -69,6 +81,11 @@ def remove_leftover(path: Path) -> bool:
     except FileNotFoundError:
         return True
     return True
+
+
+def _is_ours(name: str, found: os.stat_result) -> bool:
+    """Return whether a file may be a writer's, by its name and by what it is; opening a pipe would never end."""
+    return is_drawn(name) and stat.S_ISREG(found.st_mode)
 
 
 def _is_held(file: IO[bytes]) -> bool | None:

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from mixer.storage.base import ObjectInfo
 from mixer.storage.leftovers import Leftover, find_leftovers, hold, remove_leftover
 from mixer.storage.probing import ACCEPT, RISK
 from mixer.storage.retry import RetryPolicy
-from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range
+from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range, draw_name
 
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
@@ -41,6 +40,7 @@ _HINTS = {
     errno.EIO: "the disk reports an error: check its health before going on",
     errno.ENOLCK: "this file system has no locks: delete the file if nothing else works on this output, then run again",
 }
+_RUN_FOLDERS = (".mixer/", "data/")
 _LOCK = RetryPolicy(attempts=20, first_wait_s=0.005, max_wait_s=0.2)
 """How long to wait for a lock that is held for as long as a rename takes, by anybody but a stopped process."""
 
@@ -122,7 +122,7 @@ class LocalStore:
         return True
 
     def list(self, prefix: str, *, after: str = "") -> list[ObjectInfo]:
-        folder = self.root / check_prefix(prefix)
+        folder = self._unlinked(self.root / check_prefix(prefix))
         if prefix == TEMPORARY_FOLDER:
             return []
         with _told("list", folder):
@@ -150,18 +150,39 @@ class LocalStore:
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return what lies unfinished in this store, sorted by name: of writers at work, and of killed ones."""
-        folder = self.root / TEMPORARY_FOLDER
+        folder = self._unlinked(self.root / TEMPORARY_FOLDER)
         with _told("list", folder):
             return tuple(find_leftovers(folder, TEMPORARY_FOLDER))
 
     def remove_leftover(self, name: str) -> bool:
-        """Remove one of `leftovers`, unless a writer is at work on it; return whether it is gone."""
-        path = self.root / TEMPORARY_FOLDER / check_name(name.removeprefix(TEMPORARY_FOLDER))
+        """Remove one of `leftovers`, unless a writer is at work on it, or it is no writer's; return whether it is gone.
+
+        Raises:
+            StoreError: The folder that it lies in is a symbolic link, or the file cannot be removed.
+        """
+        folder = self._unlinked(self.root / TEMPORARY_FOLDER)
+        path = folder / check_name(name.removeprefix(TEMPORARY_FOLDER))
         with _told("delete", path):
             return remove_leftover(path)
 
     def _path(self, name: str) -> Path:
-        return self.root / check_name(name)
+        path = self.root / check_name(name)
+        self._unlinked(path.parent)
+        return path
+
+    def _unlinked(self, folder: Path) -> Path:
+        """Return `folder` if no folder on the way to it is a symbolic link; the root itself may be one.
+
+        Raises:
+            StoreError: One is: what is written and deleted there would be somebody else's.
+        """
+        here = folder
+        while here != self.root:
+            # Not `Path.is_symlink`, which may fail where the call after this one says it better.
+            if os.path.islink(here):  # noqa: PTH114 - see above
+                raise _linked(here)
+            here = here.parent
+        return folder
 
     def _settle(self, folder: Path) -> None:
         """Make `folder` durably, and all above it: the process that made them may not have lived to sync them."""
@@ -182,10 +203,10 @@ class LocalStore:
     @contextmanager
     def _temporary(self, data: bytes) -> Iterator[Path]:
         """Yield a new file that durably holds `data`, and remove it afterwards, whatever happens."""
-        folder = self.root / TEMPORARY_FOLDER
+        folder = self._unlinked(self.root / TEMPORARY_FOLDER)
         folder.mkdir(parents=True, exist_ok=True)
         while True:
-            path = folder / uuid.uuid4().hex
+            path = folder / draw_name()
             with path.open("xb") as file:
                 try:
                     if hold(file):
@@ -279,7 +300,13 @@ def _open_to_lock(path: Path) -> int:
 
 
 def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
-    """Yield what lies below `folder`, whose names begin with `prefix`; files that vanish meanwhile are left out."""
+    """Yield what lies below `folder`, whose names begin with `prefix`; files that vanish meanwhile are left out.
+
+    Links to folders are not followed.
+
+    Raises:
+        StoreError: One is where objects of a run lie: they would be missed.
+    """
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -289,6 +316,10 @@ def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
             name = prefix + entry.name
             if entry.is_dir():
                 inner = name + "/"
+                if entry.is_symlink():
+                    if inner.startswith(_RUN_FOLDERS):
+                        raise _linked(folder / entry.name)
+                    continue
                 if inner != TEMPORARY_FOLDER and (inner > after or after.startswith(inner)):
                     yield from _walk(folder / entry.name, inner, after)
             elif name > after and entry.is_file():
@@ -296,6 +327,13 @@ def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
                     yield _info(name, entry.stat())
                 except FileNotFoundError:
                     continue
+
+
+def _linked(folder: Path) -> StoreError:
+    return StoreError(
+        f"{folder}: expected a folder, found a symbolic link; inside of an output none is followed, as nothing is"
+        " written or deleted outside of it: put the folder itself there, or make the output's own folder the link"
+    )
 
 
 def _info(name: str, found: os.stat_result) -> ObjectInfo:

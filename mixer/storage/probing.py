@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass
 
 from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo, Store
+from mixer.storage.urls import PROBE_FOLDER, draw_name
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ ACCEPT = (
     " accept_unsafe_store=True"
 )
 """What can be done about it, beside choosing another output."""
-_MORE_TRIES = 2
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ def fit_to_write(store: Store, *, accept_unsafe: bool) -> Store:
         OutputError: It does not pass, and the risk is not accepted, or it loses objects.
         StoreError: The store cannot be used at all.
     """
-    flaw = _probe(store)
-    for _ in range(_MORE_TRIES):
-        # Somebody who tidies up may have removed the probe's object, as a dead one's; hardly so often in a row.
-        flaw = flaw and _probe(store)
+    # Somebody who tidies up may have removed the probe's object, as a dead one's; hardly so often in a row.
+    tries = 1
+    while (flaw := _probe(store)) is not None and tries < _TRIES:
+        tries += 1
     if flaw is None:
         logger.debug("event=probe store=%s create_only=true", store.url)
         return store
@@ -62,8 +62,8 @@ def fit_to_write(store: Store, *, accept_unsafe: bool) -> Store:
 
 def _probe(store: Store) -> _Flaw | None:
     """Return what is wrong with the create-only writes of `store`, and what to do; None if nothing is."""
-    nonce = uuid.uuid4().hex
-    name = f".mixer/probe/{nonce}"
+    nonce = draw_name()
+    name = f"{PROBE_FOLDER}{nonce}"
     first, second = f"first {nonce}".encode(), f"second {nonce}".encode()
     try:
         created = store.create(name, first)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from mixer.errors import ChangedError, StoreError
-from mixer.storage.retry import call_with_retries, is_precondition_failed
+from mixer.storage.reading import ReadOnlyFile
+from mixer.storage.retry import call_with_retries, is_precondition_failed, understood
 
 # What stores call the thing that changes with the contents.
 _TOKEN_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -34,8 +34,8 @@ def version_in(info: Mapping[str, Any]) -> str:
     return ""
 
 
-class PinnedFile(io.RawIOBase):
-    """A seekable, read-only file over ranged requests. Not thread-safe by itself; pyarrow locks it.
+class PinnedFile(ReadOnlyFile):
+    """A seekable, read-only file over ranged requests.
 
     Args:
         filesystem: An fsspec file system that neither caches nor retries.
@@ -53,41 +53,15 @@ class PinnedFile(io.RawIOBase):
         super().__init__()
         self._filesystem, self._path, self._url = filesystem, path, url
         self._length, self._version = length, version
-        self._position = 0
         self._handle: Any = None
         self._call(self._opened, what=f"open {url}")
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
     def size(self) -> int:
-        """Return the length in bytes."""
         return self._length
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        start = min(self._position, self._length)
-        stop = self._length if size is None or size < 0 else min(start + size, self._length)
-        if start == stop:
-            return b""
+    def read_range(self, start: int, stop: int) -> bytes:
         data: bytes = self._call(lambda: self._range(start, stop), what=f"get {self._url} bytes {start}-{stop}")
-        self._position = stop
         return data
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
     def close(self) -> None:
         if not self.closed:
@@ -98,7 +72,7 @@ class PinnedFile(io.RawIOBase):
         try:
             handle = self._opened()
             handle.seek(start)
-            data = bytes(handle.read(stop - start))
+            data = bytes(understood(lambda: handle.read(stop - start)))
         except BaseException:
             # Whatever state it is in, the next try begins with a new one.
             self._drop()
@@ -110,8 +84,8 @@ class PinnedFile(io.RawIOBase):
 
     def _opened(self) -> Any:
         if self._handle is None:
-            handle = self._filesystem.open(self._path, "rb", cache_type="none")
-            info = getattr(handle, "details", None) or self._filesystem.info(self._path)
+            handle = understood(lambda: self._filesystem.open(self._path, "rb", cache_type="none"))
+            info = getattr(handle, "details", None) or understood(lambda: self._filesystem.info(self._path))
             version = version_in(info)
             if info["size"] != self._length or (self._version and version != self._version):
                 handle.close()

@@ -12,12 +12,13 @@ import errno
 import importlib
 import logging
 import random
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 from mixer.errors import MixerError, StoreError, StoreUnavailableError
 from mixer.storage.urls import redact
@@ -146,6 +147,31 @@ def call_with_retries(call: Callable[[], T], *, what: str, policy: RetryPolicy =
     raise ValueError(f"expected at least one attempt, found {policy.attempts}")
 
 
+def understood(call: Callable[[], T]) -> T:
+    """Return what `call` returns, which asks a server by its client's library, and does nothing of ours.
+
+    A reply whose numbers or times were hurt on their way comes out of such a library as a bare `ValueError`; here it
+    becomes a failure that may pass. Anywhere else a `ValueError` is a mistake in a program, and no retry helps.
+
+    >>> understood(lambda: int("12"))
+    12
+    >>> understood(lambda: int("1x"))
+    Traceback (most recent call last):
+    ConnectionError: the reply is not understood: invalid literal for int() with base 10: '1x'
+    """
+    try:
+        return call()
+    except MixerError:
+        raise
+    except remote_errors():
+        raise
+    except ValueError as error:
+        # It has no class of its own for an endpoint that is none.
+        if str(error).startswith("Invalid endpoint: "):
+            raise OSError(errno.EINVAL, str(error)) from error
+        raise ConnectionError(f"the reply is not understood: {error}") from error
+
+
 def remote_errors() -> tuple[type[Exception], ...]:
     """Return the classes of whatever a remote store's client may raise.
 
@@ -165,10 +191,9 @@ def _remote_errors() -> tuple[type[Exception], ...]:
     aiohttp, botocore, parsers = (
         importlib.import_module(n) for n in ("aiohttp", "botocore.exceptions", "botocore.parsers")
     )
-    # Neither botocore's errors nor all of aiohttp's are OSErrors; a reply whose numbers or times were hurt on their way
-    # comes out of botocore as a bare ValueError.
+    # Neither botocore's errors nor all of aiohttp's are OSErrors.
     clients = (aiohttp.ClientError, botocore.BotoCoreError, botocore.ClientError, parsers.ResponseParserError)
-    return (OSError, *clients, ValueError)
+    return (OSError, *clients)
 
 
 def _loaded(module: str, *names: str) -> tuple[type[Exception], ...]:
@@ -190,11 +215,11 @@ def is_transient(error: BaseException) -> bool:
         return _is_passing(status, error)
     if isinstance(error, OSError) and error.errno in _ERRNOS_AGAIN:
         return True
-    if any(lasting in str(error).lower() for lasting in ("certificate", "invalid endpoint")):
+    if _is_certificate_refused(error):
         return False
     if isinstance(error, _loaded("google.auth.exceptions", "GoogleAuthError")) and getattr(error, "retryable", False):
         return True
-    return isinstance(error, (TimeoutError, ConnectionError, ValueError, *_transient_errors(), *_transient_if_loaded()))
+    return isinstance(error, (TimeoutError, ConnectionError, *_transient_errors(), *_transient_if_loaded()))
 
 
 def _is_passing(status: int, error: BaseException) -> bool:
@@ -205,6 +230,27 @@ def _is_passing(status: int, error: BaseException) -> bool:
     if code in _CODES_AGAIN or status in _STATUS_AGAIN:
         return True
     return status >= _STATUS_SERVER and status != _STATUS_NOT_IMPLEMENTED
+
+
+def _is_certificate_refused(error: BaseException) -> bool:
+    """Return whether the other side's certificate does not do; no text is asked, which may hold any name."""
+    waiting: list[BaseException] = list(_causes(error))
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if isinstance(link, ssl.SSLCertVerificationError):
+            return True
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        # Where libraries keep what they were told, if not as a cause: botocore, Azure, urllib3, requests.
+        kept = (getattr(link, "kwargs", None) or {}).get("error"), getattr(link, "inner_exception", None)
+        waiting += [inner for inner in (*kept, getattr(link, "reason", None), *link.args) if _is_error(inner)]
+    return False
+
+
+def _is_error(value: object) -> TypeGuard[BaseException]:
+    return isinstance(value, BaseException)
 
 
 @cache

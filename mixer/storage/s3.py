@@ -19,7 +19,7 @@ from mixer.errors import StoreError
 from mixer.storage.base import ObjectInfo
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.remote import Condition, RemoteStore
-from mixer.storage.retry import is_precondition_failed
+from mixer.storage.retry import is_precondition_failed, understood
 
 PUT_BYTES_MAX = 5 * 1024**3
 """S3's limit for one PutObject."""
@@ -80,12 +80,14 @@ class S3Store(RemoteStore):
         self._call("delete_object", Key=key)
 
     def _call(self, method: str, **fields: Any) -> Any:
-        return filesystem_for("s3", read_timeout_s=self.read_timeout_s).call_s3(method, Bucket=self.bucket, **fields)
+        filesystem = filesystem_for("s3", read_timeout_s=self.read_timeout_s)
+        return understood(partial(filesystem.call_s3, method, Bucket=self.bucket, **fields))
 
     def _body(self, response: dict[str, Any]) -> bytes:
         from fsspec.asyn import sync  # noqa: PLC0415 - loaded by now; at the top it would make every import slow
 
-        return bytes(sync(filesystem_for("s3", read_timeout_s=self.read_timeout_s).loop, _read_whole, response["Body"]))
+        loop = filesystem_for("s3", read_timeout_s=self.read_timeout_s).loop
+        return bytes(understood(partial(sync, loop, _read_whole, response["Body"])))
 
     def _info(self, key: str, size_bytes: int, fields: dict[str, Any]) -> ObjectInfo:
         return ObjectInfo(name=self._name(key), bytes=size_bytes, version=fields.get("ETag", "").strip('"'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 
 from mixer.errors import StoreError
 
@@ -11,7 +12,10 @@ NAME_BYTES_MAX = 1024
 """Longest name of an object in bytes, its store's own prefix included: S3's limit for a key."""
 TEMPORARY_FOLDER = ".mixer/tmp/"
 """Where a store on a disk keeps what is not whole yet; no object may be named so, on any store."""
+PROBE_FOLDER = ".mixer/probe/"
+"""Where a store is tried; what a killed process left there no run needs."""
 
+_DRAWN = re.compile(r"[0-9a-f]{32}")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEME_CHAINED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::")
 # A secret that was pasted into an address may hold a slash; a port is no secret.
@@ -153,6 +157,24 @@ def check_name(name: str, *, inside: str = "") -> str:
     if (name + "/").startswith(TEMPORARY_FOLDER):
         raise StoreError(f"object name {shown}: names in {TEMPORARY_FOLDER} are kept for unfinished objects")
     return name
+
+
+def is_drawn(name: str) -> bool:
+    """Return whether `name`, of a file in one of the folders above, is one that mixer draws; all else is others'.
+
+    >>> is_drawn(draw_name()), is_drawn("notes.txt")
+    (True, False)
+    """
+    return _DRAWN.fullmatch(name) is not None
+
+
+def draw_name() -> str:
+    """Return a name that nobody has, for a file in one of the folders above.
+
+    >>> len(draw_name())
+    32
+    """
+    return uuid.uuid4().hex
 
 
 def check_prefix(prefix: str) -> str:

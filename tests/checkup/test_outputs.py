@@ -104,7 +104,11 @@ def test_an_address_that_is_none_fails() -> None:
 
 def test_a_folder_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    assert "failed" in states(str(tmp_path / "file/out")).values()
+    looked = list(output_checks(str(tmp_path / "file/out")))
+    [create, disk] = [check for check in looked if check.state == "failed"]
+    assert (create.name, disk.name) == ("create", "disk")
+    for check in (create, disk):
+        assert "there is a file where a folder is needed" in check.found
 
 
 def test_a_store_that_overwrites_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mixer.cli import app
+from mixer.cli.app import app
 from mixer.cli.edge import run_app
 
 

@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from mixer import building
+from mixer.core.plan import shard_path
+from tests.e2e.runs import result, unbroken
 from tests.mixes import config_file, mix_config
 
 MIXER = str(Path(sys.executable).with_name("mixer"))
@@ -84,6 +86,75 @@ def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stre
     assert [line for line in (err or "").splitlines() if not line.startswith("shard ")] == []
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_stream_that_is_closed_ends_no_run(tmp_path: Path, number: int) -> None:
+    script = f'exec "$@" {number}{"<" if number == 0 else ">"}&-'
+    command = ["sh", "-c", script, "sh", MIXER, "run", config_file(tmp_path), "--no-prefect"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("" if number == 1 else "Output")
+    assert [line for line in done.stderr.splitlines() if not line.startswith("shard ")] == []
+    assert building.status(str(tmp_path / "out")).finished
+
+
+def test_what_is_said_by_number_goes_into_no_file_if_stderr_is_closed(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\nfrom mixer.cli import main\ntry:\n    main()\nexcept SystemExit:\n"
+        "    file = open(sys.argv[1], 'w')\n    os.write(2, b'spoilt')"
+    )
+    path = tmp_path / "mine.txt"
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", script, str(path)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=True)
+    assert path.read_text() == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "arguments", [["run", "--no-prefect", "--quiet"], ["run", "--no-prefect", "--quiet", "--json"], ["run", "--help"]]
+)
+def test_a_stdout_that_is_full_is_told_in_one_line(tmp_path: Path, arguments: list[str], unbuffered: str) -> None:
+    config = config_file(tmp_path)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        command = [MIXER, *arguments, config]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=environment
+        )
+    [line] = done.stderr.splitlines()
+    assert line.startswith("mixer: the result cannot be written to stdout: No space left on device; ")
+    assert done.returncode == 1
+    assert "--help" in arguments or building.status(str(tmp_path / "out")).finished
+
+
+def test_a_stderr_that_is_full_ends_no_run(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [MIXER, "run", config_file(tmp_path), "--no-prefect"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout[:6]) == (0, "Output")
+
+
+INTERRUPTED_AT = """
+import sys
+wanted = sys.argv.pop(1)
+class CtrlC:
+    def find_spec(self, name, path, target=None):
+        if name == wanted:
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+from mixer.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "mixer.cli.edge", "mixer.cli.running", "pyarrow", "yaml"])
+def test_ctrl_c_while_modules_are_loaded_is_an_interruption(tmp_path: Path, module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT, module, "run", config_file(tmp_path), "--no-prefect", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "mixer: interrupted\n")
+    assert json.loads(done.stdout)["error"]["exit_code"] == 130
+
+
 def on_a_terminal(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
     """Run the command with a terminal as its stderr; return exit code, stdout and what the terminal got."""
     ours, theirs = pty.openpty()
@@ -147,27 +218,32 @@ def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
     assert json.loads(again.stdout)["head"] == whole.head
 
 
-DEAF = """
-import time
-from mixer.cli.stopping import StopRequest
-with StopRequest():
-    print("ready", flush=True)
-    while True:
-        time.sleep(0.05)
-"""
-
-
 @pytest.mark.crash
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
-def test_the_second_signal_stops_at_once_whatever_is_going_on(numbers: tuple[signal.Signals, signal.Signals]) -> None:
-    process = started("-c", DEAF)
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)],
+    ids=lambda numbers: "-".join(number.name for number in numbers),
+)
+def test_the_second_signal_stops_a_run_at_once_and_the_same_command_goes_on(
+    tmp_path: Path, numbers: tuple[signal.Signals, signal.Signals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = unbroken(mix_config(tmp_path, **MANY_SHARDS), tmp_path / "whole")
+    config = config_file(tmp_path, **MANY_SHARDS)
+    monkeypatch.setenv("MIXER_TEST_STUCK_AT", shard_path(3))
+    process = started(SLOW_RUN, "run", config, "--no-prefect", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline() == "ready\n"
+    assert process.stderr.readline() == "stuck\n"
     process.send_signal(numbers[0])
     assert process.stderr.readline() == "\n"
     assert "once more stops at once" in process.stderr.readline()
     assert process.poll() is None
     process.send_signal(numbers[1])
-    process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == -numbers[1]
+    assert (out, err) == ("", "")
+
+    assert building.status(str(tmp_path / "out")).committed == 3
+    again = run("run", config, "--no-prefect", "--json")
+    assert json.loads(again.stdout)["head"] == expected.head
+    assert result(str(tmp_path / "out")) == expected

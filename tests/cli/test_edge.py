@@ -45,6 +45,14 @@ def test_an_unexpected_error_is_said_to_be_a_bug_without_a_traceback(
     )
 
 
+def test_a_process_that_may_have_no_more_threads_is_no_bug(mixer: Mixer, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(RuntimeError("can't start new thread"), capsys)
+    assert code == 1
+    assert err.startswith("mixer: can't start new thread: this process may have no more of them; raise its limits")
+    assert "bug" not in err
+    assert "bug" in run(RuntimeError("else"), capsys)[2]
+
+
 @pytest.mark.parametrize("error", [KeyError("weights"), MixerError("weights")])
 def test_debug_shows_the_traceback(mixer: Mixer, capsys: pytest.CaptureFixture[str], error: Exception) -> None:
     code, _, err = run(error, capsys, "--debug")

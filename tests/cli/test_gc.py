@@ -11,13 +11,14 @@ from mixer.cli import gc_view
 from mixer.config import MixConfig
 from mixer.core.plan import shard_path
 from mixer.storage import LocalStore, open_store
-from mixer.storage.urls import TEMPORARY_FOLDER
+from mixer.storage.urls import PROBE_FOLDER, TEMPORARY_FOLDER
 from tests.cli.conftest import Mixer
 from tests.e2e.runs import objects
 from tests.mixes import SHARDS, mix_config
 from tests.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 
-PROBE = ".mixer/probe/abc"
+PROBE = PROBE_FOLDER + "abcd" * 8
+DEAD = TEMPORARY_FOLDER + "dead" * 8
 BEYOND = shard_path(SHARDS)
 
 
@@ -44,12 +45,12 @@ def test_a_look_shows_what_may_go_and_what_stays_and_deletes_nothing(mixer: Mixe
         "Garbage  1 object, 5 B",
         "Kept     2 objects, 8 B",
         "",
-        "what becomes of it  bytes  name                         why",
-        "may go                  5  .mixer/probe/abc             left by a probe of the store",
-        "kept                    4  data/notes.txt               not made by mixer",
+        f"what becomes of it  bytes  {'name':<{len(PROBE)}}  why",
+        f"may go                  5  {PROBE}  left by a probe of the store",
+        f"kept                    4  {'data/notes.txt':<{len(PROBE)}}  not made by mixer",
         (
-            "kept                    4  data/shard-00000004.parquet  "
-            "a shard beyond the last one: an extension would use or replace it"
+            f"kept                    4  {BEYOND:<{len(PROBE)}}  "
+            f"a shard beyond the last one: an extension would use or replace it"
         ),
         "",
         "Nothing was deleted; `mixer gc --delete` with this output deletes what is marked `may go`.",
@@ -60,12 +61,12 @@ def test_a_look_shows_what_may_go_and_what_stays_and_deletes_nothing(mixer: Mixe
 def test_deleting_deletes_that_and_says_each(mixer: Mixer, tmp_path: Path) -> None:
     config = mix_config(tmp_path)
     before = with_leftovers(config)
-    (tmp_path / "out" / TEMPORARY_FOLDER / "dead").write_bytes(b"12")
+    (tmp_path / "out" / DEAD).write_bytes(b"12")
     done = mixer("gc", config.output, "--delete")
     assert done.code == 0
     assert done.err.splitlines() == [
         f"deleted {PROBE}, 5 B: left by a probe of the store",
-        "deleted .mixer/tmp/dead, 2 B: unfinished: its writer was killed",
+        f"deleted {DEAD}, 2 B: unfinished: its writer was killed",
     ]
     assert "Deleted  2 objects, 7 B" in done.out
     assert objects(LocalStore(config.output)) == {**before, "data/notes.txt": b"mine", BEYOND: b"PAR1"}
@@ -129,7 +130,7 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
     unlink = Path.unlink
 
     def refuse(self: Path, missing_ok: bool = False) -> None:  # noqa: FBT002 -- as it is in the standard library
-        if self.name == "abc":
+        if self.name == Path(PROBE).name:
             raise PermissionError(13, "Permission denied", str(self))
         unlink(self, missing_ok=missing_ok)
 
@@ -139,7 +140,7 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
     assert "1 object could not be deleted" in done.err
     assert "access denied: check the owner and the permissions" in done.err
     assert "Garbage  2 objects, 9 B\nDeleted  1 object, 4 B\n" in done.out
-    assert "not deleted             5  .mixer/probe/abc" in done.out
+    assert f"not deleted             5  {PROBE}" in done.out
     assert f"deleted                 4  {other}" in done.out
 
 

@@ -23,6 +23,8 @@ BAD_DATASETS = (
     "",
     " a",
     "a\nb",
+    "a\x00b",
+    "\x00",
     "a\x1b[2Jb",
     "a\u202eb",
     "x" * 201,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import aiobotocore.httpsession
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from mixer import building
 from mixer.config import load_config
@@ -30,9 +38,16 @@ ENDPOINT_SECRET = "endpointhunter2"  # noqa: S105 -- made up
 ALL = (ACCESS_KEY_ID, SECRET_ACCESS_KEY, *SECRETS.values(), ENDPOINT_SECRET, "hunter2")
 
 
+SIGNED = (
+    "http://127.0.0.1:9/test/out/.mixer/run.json?X-Amz-Credential=hunter2%2Fus-east-1%2Fs3"
+    "&X-Amz-Security-Token=hunter2%2Btoken&X-Amz-Signature=5160ed5160ed"
+)
+SIGNATURE = re.compile(r"Signature=\w")
+
+
 def leaks(text: str) -> list[str]:
-    """Return the secrets that stand in `text`."""
-    return [secret for secret in ALL if secret in text]
+    """Return the secrets that stand in `text`, and what shows that a signature does."""
+    return [*(secret for secret in ALL if secret in text), *SIGNATURE.findall(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +68,20 @@ class Scene:
 
 
 @pytest.fixture
-def scene(mixer: Mixer, tmp_path: Path, s3_url: str, caplog: pytest.LogCaptureFixture) -> Scene:
+def scene(
+    mixer: Mixer, tmp_path: Path, s3_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Scene:
     caplog.set_level(logging.DEBUG, logger="mixer")
+    # The doctor looks at Prefect as well.
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     return Scene(mixer, s3_config(tmp_path, s3_url), s3_url, caplog)
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let stores try again at once."""
-    monkeypatch.setattr(RetryPolicy, "wait_s", lambda _self, _failures: 0.0)
+    """Let stores try again at once, and once only: what would be waited after that is longer than they may take."""
+    monkeypatch.setattr(RetryPolicy, "wait_s", lambda _self, failures: 0.0 if failures == 1 else math.inf)
 
 
 def s3_config(folder: Path, s3_url: str) -> str:
@@ -81,6 +101,9 @@ def commands(config: str, output: str) -> list[list[str]]:
         ["status", output],
         ["verify", output],
         ["head", output],
+        ["gc", output],
+        ["gc", output, "--delete"],
+        ["doctor", config],
         ["init", str(Path(config).with_name("new.yaml")), "--force", "--from", f"{output.removesuffix('/out')}/in"],
     ]
 
@@ -141,3 +164,87 @@ def whole_traceback(config: str) -> str:
     except MixerError as error:
         return "".join(traceback.format_exception(error)) + repr(error)
     raise AssertionError("expected a failure")
+
+
+class Telltale(BaseHTTPRequestHandler):
+    """A server that refuses everything, with all that it knows of who asks in its words."""
+
+    status = 403
+    protocol_version = "HTTP/1.1"
+
+    def _tell(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        told = (
+            f"{self.headers['Authorization']} from {ACCESS_KEY_ID}, who signs with {SECRET_ACCESS_KEY}, does not fit "
+            f"token {SECRETS['AWS_SESSION_TOKEN']} of {SIGNED}"
+        )
+        told = told.replace("&", "&amp;")
+        body = f"<?xml version='1.0'?><Error><Code>Tells{self.status}</Code><Message>{told}</Message></Error>".encode()
+        # A reply to HEAD has no words; this one leads to a request whose reply has some.
+        self.send_response(404 if self.command == "HEAD" else self.status, "told")
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _tell  # noqa: N815 -- the names that the base class asks for
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name in the base class
+        """Say nothing."""
+
+
+@contextmanager
+def telltale(status: int) -> Iterator[str]:
+    """Serve as a `Telltale` that answers with `status`; yield the endpoint."""
+    handler = type("Handler", (Telltale,), {"status": status})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+async def quote_the_request(_session: object, _request: object) -> None:
+    """Fail as aiobotocore does where it cannot connect: with all of the URL."""
+    raise EndpointConnectionError(endpoint_url=SIGNED, error="hunter2")
+
+
+@pytest.fixture(params=["403", "503", "library"])
+def telling(
+    request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.MonkeyPatch, hasty: None
+) -> Iterator[None]:
+    """Have whatever is asked of S3 fail with an error in which secrets stand."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", SECRETS["AWS_SESSION_TOKEN"])
+    if request.param == "library":
+        monkeypatch.setattr(aiobotocore.httpsession.AIOHTTPSession, "send", quote_the_request)
+        yield
+        return
+    with telltale(int(request.param)) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        yield
+
+
+@pytest.mark.usefixtures("telling")
+def test_errors_that_hold_secrets_are_shown_without_them(scene: Scene) -> None:
+    text = scene.everything_said()
+    assert "Traceback" in text
+    assert leaks(text) == []
+    assert leaks(whole_traceback(scene.config)) == []
+
+
+REDACTING = ("mixer.storage.urls", "mixer.storage.retry", "mixer.checkup.base")
+"""Where `redact` is looked up."""
+
+
+@pytest.mark.usefixtures("telling")
+def test_without_redaction_they_would_be_seen(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other tests here can fail: every command shows what the error holds if nobody takes it out."""
+    for module in REDACTING:
+        monkeypatch.setattr(f"{module}.redact", lambda text: text)
+    for command in commands(scene.config, f"{scene.s3_url}/out"):
+        answer = scene.mixer(*command)
+        assert leaks(answer.out + answer.err), command
+    assert leaks(whole_traceback(scene.config))

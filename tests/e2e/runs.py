@@ -21,8 +21,12 @@ import yaml
 
 from mixer import building
 from mixer.config import MixConfig, config_from
+from mixer.core.commits import Commit
+from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import State
 from mixer.errors import MixerError
+from mixer.log import CommitLog
+from mixer.planning import Planned
 from mixer.storage import Store, open_store
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.retry import RetryPolicy, call_with_retries
@@ -94,6 +98,16 @@ def result(output: str) -> Result:
 def objects(store: Store, prefix: str = "") -> dict[str, bytes]:
     """Return everything below `prefix`."""
     return {info.name: store.get(info.name) or b"" for info in store.list(prefix)}
+
+
+def assert_commits_are_true(store: Store, run: Planned, told: str = "") -> list[Commit]:
+    """Check that each commit names a shard that is there and whole; return the commits."""
+    committed = CommitLog(store, run.genesis).commits()
+    for commit in committed:
+        data = store.get(commit.path)
+        assert data is not None, f"{commit.path} is missing: {told}"
+        assert (len(data), sha256_hex(data)) == (commit.bytes, commit.sha256), f"{commit.path}: {told}"
+    return committed
 
 
 def config_file(config: MixConfig, path: Path) -> str:

@@ -8,12 +8,14 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 PAGE_BYTES = 4096
 """What the smallest file takes."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 1, 32, 0x4000, 1 << 18
+_CAP_SYS_ADMIN = 21
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -91,25 +93,38 @@ class Pretence:
         shutil.rmtree(self._place)
         self._place.mkdir()
 
-    def _checked_sync(self, descriptor: int) -> None:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+    def _checked_sync(self, fd: Any) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
             if self._read_only:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
             files = {found.st_ino: found.st_size for found in map(Path.stat, self._place.rglob("*")) if _is_file(found)}
             if sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in files.values()) > self._size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._sync(descriptor)
+        self._sync(fd)
 
 
 def _is_file(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode)
 
 
+def may_mount() -> bool:
+    """Return whether this process has root's right to mount (CAP_SYS_ADMIN), so that nothing may keep it from that."""
+    status = Path("/proc/self/status").read_text()
+    held = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(held, 16) >> _CAP_SYS_ADMIN & 1)
+
+
 def disk_at(place: Path, *, real: bool) -> Tmpfs | Pretence:
-    """Return a disk to be mounted at `place`: a real one if this machine permits it, whatever was asked for."""
+    """Return a disk to be mounted at `place`: a real one if that is asked for and this machine permits it.
+
+    Raises:
+        OSError: It is asked for, and not there although this process has the right to mount.
+    """
     if real:
+        had_right = may_mount()
         try:
             return Tmpfs(place)
         except OSError:
-            pass
+            if had_right:
+                raise
     return Pretence(place)

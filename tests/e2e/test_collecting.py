@@ -10,49 +10,26 @@ from pathlib import Path
 import pytest
 
 from mixer import building
-from mixer.collecting import PROBE_PREFIX, Garbage, Item, gc
+from mixer.collecting import Garbage, Item, gc
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import ChangedError, CorruptionError, FencedError, OutputError, StoreError
-from mixer.storage import ObjectInfo, Store
+from mixer.storage import ObjectInfo
+from mixer.storage.urls import PROBE_FOLDER
 from mixer.testing import MemoryStore
 from mixer.verifying import verify
 from tests.e2e.runs import at_once, many_shards, result, unbroken
+from tests.garbage import Act, Use, dead, probe
 from tests.mixes import SHARDS, mix_config
 
-Use = Callable[[Store], None]
-Act = Callable[[], object]
-BEYOND = {f"{PROBE_PREFIX}{name}": b"1" for name in "abc"}
+BEYOND = {probe(name): b"1" for name in "abc"}
 """What may go when a run is finished."""
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Make every output a given store."""
-    return lambda store: monkeypatch.setattr("mixer.building.open_store", lambda url: store)
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> MixConfig:
     return mix_config(tmp_path)
-
-
-@pytest.fixture
-def whole(config: MixConfig, use: Use) -> dict[str, bytes]:
-    """The objects of an unbroken run."""
-    store = MemoryStore()
-    use(store)
-    building.build(config)
-    return dict(store.objects)
-
-
-def dead(whole: Mapping[str, bytes], shards: int) -> dict[str, bytes]:
-    """Return what is left of a run that died with `shards` committed shards and one more put, in its probe too."""
-    keep = {commits.RUN_NAME, commits.CARD_NAME, *map(commits.slot_name, range(shards + 1))}
-    keep |= {shard_path(number) for number in range(shards + 1)}
-    left = {name: data for name, data in whole.items() if name in keep}
-    return {**left, f"{PROBE_PREFIX}a": b"1"}
 
 
 def what_counts(store: MemoryStore, use: Use, config: MixConfig) -> dict[str, bytes]:
@@ -199,7 +176,7 @@ def test_two_starts_that_race_are_not_harmed_by_collecting_between_them(
         with fenced_or_done():
             building.build(config)
         collected += len(deleted)
-        assert all(item.name.startswith(PROBE_PREFIX) for item in deleted)
+        assert all(item.name.startswith(PROBE_FOLDER) for item in deleted)
         meddled = store.count > at
         building.build(config)
         assert what_counts(store, use, config) == expected, f"at operation {at}"

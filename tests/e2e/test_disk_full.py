@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from mixer import building, log
-from mixer.cli import app
+from mixer.cli.app import app
 from mixer.cli.edge import run_app
 from mixer.cli.running import AGAIN, MEND
 from mixer.config import MixConfig, config_from
 from mixer.verifying import verify
 from tests.e2e.runs import Child, config_file, many_shards, result, unbroken
-from tests.e2e.small_disk import PAGE_BYTES, Tmpfs, disk_at
+from tests.e2e.small_disk import PAGE_BYTES, Tmpfs, disk_at, may_mount
+from tests.figures import Note
 
 pytestmark = pytest.mark.crash
 
@@ -46,6 +47,7 @@ def fill_disks(folder: str, real: bool) -> None:
     command = ("run", config_file(config, Path(folder) / "mix.yaml"), "--no-prefect", "--quiet")
     expected = unbroken(config, Path(folder) / "unbroken")
     disk = disk_at(place, real=real)
+    (Path(folder) / "kind").write_text(type(disk).__name__)
     hit: list[str] = []
     for pages in range(1, MOST_PAGES):
         disk.mount(pages * PAGE_BYTES)
@@ -101,9 +103,14 @@ def check_stopped(output: str, code: int, said: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("real", [True, False], ids=["real if permitted", "pretended"])
-def test_a_disk_that_gets_full_at_any_object_is_gone_on_from_when_there_is_room(tmp_path: Path, real: bool) -> None:
+def test_a_disk_that_gets_full_at_any_object_is_gone_on_from_when_there_is_room(
+    tmp_path: Path, figures: Note, real: bool
+) -> None:
     child = Child(tmp_path / "log", fill_disks, str(tmp_path), real)
     assert child.ended() == 0, child.said
+    kind = (tmp_path / "kind").read_text()
+    figures("disks that got full", {kind: 1})
+    assert kind == "Tmpfs" or not (real and may_mount())
 
 
 def run_with_full_temporary_folder(folder: str) -> None:

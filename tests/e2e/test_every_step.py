@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,6 @@ import pytest
 from mixer import building
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.core.fingerprint import sha256_hex
-from mixer.log import CommitLog
 from mixer.storage import LocalStore, Store, open_store
 from mixer.testing import (
     MOMENTS,
@@ -30,22 +29,24 @@ from mixer.testing import (
     sample,
 )
 from mixer.verifying import verify
-from tests.e2e.runs import Result, objects, result
+from tests.e2e.runs import Result, assert_commits_are_true, objects, result
+from tests.figures import Note
 from tests.mixes import SHARDS, mix_config
-from tests.profiles import LONG, sized
+from tests.profiles import sized
 
 pytestmark = pytest.mark.timeout(sized(short=600, long=3600))
 
 SHARD_NAMES = [f"shard-{shard:08d}.parquet" for shard in range(SHARDS)]
 EVERY: Choose = list
 EVERY_WRITE = sample(10_000, verbs=WRITES)
-ON_DISK = sized(short=EVERY_WRITE, long=EVERY)
-ON_S3 = sized(short=sample(6, verbs=WRITES), long=EVERY)
-KILLED_ON_DISK = sized(short=sample(9, verbs=WRITES), long=EVERY_WRITE)
-KILLED_ON_S3 = sized(short=sample(6, verbs=WRITES, seed=1), long=EVERY_WRITE)
+DEATHS = {
+    ("by exit", "disk"): sized(short=sample(15, verbs=WRITES), long=EVERY),
+    ("by exit", "s3"): sized(short=sample(6, verbs=WRITES), long=EVERY),
+    ("by SIGKILL", "disk"): sized(short=sample(6, verbs=WRITES), long=EVERY_WRITE),
+    ("by SIGKILL", "s3"): sized(short=sample(3, verbs=WRITES, seed=1), long=EVERY_WRITE),
+}
 """Which deaths real processes die; in memory every one is played."""
-IN_DELAY_DISK_S = 0.008
-IN_DELAY_S3_S = 0.01
+IN_DELAY_S = {"disk": 0.008, "s3": 0.01}
 """About what a write takes there: deaths in the middle of it fall anywhere."""
 
 
@@ -83,10 +84,7 @@ def commits_are_true(config: MixConfig, store: Store) -> None:
             assert store.list(commits.LOG_PREFIX) == []
             return
         _, run = building.existing(config.output)
-    for commit in CommitLog(store, run.genesis).commits():
-        data = store.get(commit.path)
-        assert data is not None, commit.path
-        assert (len(data), sha256_hex(data)) == (commit.bytes, commit.sha256), commit.path
+    assert_commits_are_true(store, run)
 
 
 def die_everywhere(config: MixConfig, new_store: Callable[[], Store], **how: object) -> Steps:
@@ -114,16 +112,14 @@ def prefixes(base: str) -> Callable[[], Store]:
     return lambda: open_store(f"{base}/{next(numbers)}")
 
 
-def tell(capsys: pytest.CaptureFixture[str], steps: Steps) -> None:
-    """Show the figures of the long profile."""
-    if LONG:
-        with capsys.disabled():
-            print(f"\n{steps}")  # noqa: T201 - figures
+def counts(steps: Steps, how: str) -> dict[str, int]:
+    """Return how many deaths there were, by their moment."""
+    return dict(Counter(f"{how} {death.moment} an operation" for death in steps.deaths))
 
 
-def test_a_death_at_every_operation_changes_nothing(config: MixConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_death_at_every_operation_changes_nothing(config: MixConfig, figures: Note) -> None:
     steps = die_everywhere(config, MemoryStore)
-    tell(capsys, steps)
+    figures("deaths", counts(steps, "by exception in memory"))
     assert len(steps.deaths) == len(MOMENTS) * len(steps.operations)
 
 
@@ -163,35 +159,18 @@ def test_a_finished_run_that_dies_while_it_is_run_again_is_unchanged(config: Mix
         assert objects(store) == before
 
 
-@pytest.mark.crash
-def test_a_process_that_ends_at_a_write_on_disk_changes_nothing(
-    tmp_path: Path, config: MixConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = by_exit(in_delay_s=IN_DELAY_DISK_S)
-    tell(capsys, die_everywhere(config, folders(tmp_path), die=how, choose=ON_DISK))
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
+def new_store(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """A maker of empty stores on a disk or on S3."""
+    return folders(tmp_path) if request.param == "disk" else prefixes(request.getfixturevalue("s3_url"))
 
 
 @pytest.mark.crash
-@pytest.mark.s3
-def test_a_process_that_ends_at_an_operation_on_s3_changes_nothing(
-    config: MixConfig, s3_url: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("way", ["by exit", "by SIGKILL"])
+def test_a_process_that_dies_at_an_operation_changes_nothing(
+    config: MixConfig, new_store: Callable[[], Store], way: str, figures: Note
 ) -> None:
-    how = by_exit(in_delay_s=IN_DELAY_S3_S)
-    tell(capsys, die_everywhere(config, prefixes(s3_url), die=how, choose=ON_S3))
-
-
-@pytest.mark.crash
-def test_a_process_that_is_killed_at_a_write_on_disk_changes_nothing(
-    tmp_path: Path, config: MixConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = by_sigkill(in_delay_s=IN_DELAY_DISK_S)
-    tell(capsys, die_everywhere(config, folders(tmp_path), die=how, choose=KILLED_ON_DISK))
-
-
-@pytest.mark.crash
-@pytest.mark.s3
-def test_a_process_that_is_killed_at_a_write_on_s3_changes_nothing(
-    config: MixConfig, s3_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = by_sigkill(in_delay_s=IN_DELAY_S3_S)
-    tell(capsys, die_everywhere(config, prefixes(s3_url), die=how, choose=KILLED_ON_S3))
+    where = "disk" if isinstance(new_store(), LocalStore) else "s3"
+    die = {"by exit": by_exit, "by SIGKILL": by_sigkill}[way](in_delay_s=IN_DELAY_S[where])
+    steps = die_everywhere(config, new_store, die=die, choose=DEATHS[way, where])
+    figures("deaths", counts(steps, f"{way} on {where}"))

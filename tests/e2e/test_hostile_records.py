@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixer import building
+from mixer.collecting import gc
 from mixer.core import commits
 from mixer.core.fingerprint import fingerprint
 from mixer.errors import CorruptionError
@@ -76,8 +77,9 @@ CHANGES = st.tuples(
 )
 
 
+@pytest.mark.timeout(sized(short=600, long=3600))
 @given(finished=st.booleans(), change=CHANGES, data=st.data())
-@settings(max_examples=sized(short=100, long=3000), deadline=None)
+@settings(max_examples=sized(short=60, long=3000), deadline=None)
 def test_any_change_to_a_record_by_one_who_knows_its_hashes_is_answered(
     runs: Runs, tmp_path_factory: pytest.TempPathFactory, *, finished: bool, change: Any, data: st.DataObject
 ) -> None:
@@ -164,7 +166,7 @@ def test_a_commit_that_no_plan_gives_is_damage_though_its_hashes_are_right(
 
 
 def test_json_of_any_depth_is_refused() -> None:
-    for depth in range(400, 1000):
+    for depth in range(400, 1000, sized(short=7, long=1)):
         data = b'{"a":' + b"[" * depth + b"]" * depth + b',"sha256":""}'
         with pytest.raises(CorruptionError, match="here: "):
             commits.unsealed(data, "here")
@@ -223,9 +225,9 @@ HUGE_BYTES = 10 << 30
 @pytest.mark.parametrize(
     ("name", "refused"),
     [
-        (RUN, {"resume", "status", "head"}),
-        (slot(6), {"resume", "status", "head"}),
-        ("data/shard-00000004.parquet", {"resume", "head"}),
+        (RUN, {"resume", "status", "head", "gc"}),
+        (slot(6), {"resume", "status", "head", "gc"}),
+        ("data/shard-00000004.parquet", {"resume", "head", "gc"}),
         ("manifest.json", set()),
         ("README.md", set()),
         ("data/leftover.parquet", set()),
@@ -239,10 +241,32 @@ def test_ten_gigabytes_where_a_small_object_belongs_are_refused_before_they_are_
     sparse(out / name, HUGE_BYTES)
     little_memory()
     assert verified(out) == ({name} if name not in {"README.md", "data/leftover.parquet"} else set())
-    for reader, call in readers(runs.config, out).items():
+    for reader, call in {**readers(runs.config, out), "gc": lambda: gc(str(out), delete=True)}.items():
         error = refusal(call)
         assert (error is not None) == (reader in refused), f"{reader}: {error}"
         assert error is None or (isinstance(error, CorruptionError) and name in str(error))
+
+
+def forge(out: Path, shard_bytes: int) -> None:
+    """Make the last shard so long, and its commit say so, as one who knows the hashes may."""
+    sparse(out / "data/shard-00000004.parquet", shard_bytes)
+    content = json.loads((out / slot(6)).read_bytes())
+    del content["sha256"]
+    content["payload"]["bytes"] = shard_bytes
+    (out / slot(6)).write_bytes(commits.sealed(content))
+
+
+def test_a_commit_of_a_shard_longer_than_any_is_damage(
+    runs: Runs, tmp_path: Path, little_memory: Callable[[], None]
+) -> None:
+    out = Path(shutil.copytree(runs.unfinished, tmp_path / "out"))
+    forge(out, HUGE_BYTES)
+    little_memory()
+    assert slot(6) in verified(out)
+    for call in [*readers(runs.config, out).values(), lambda: gc(str(out), delete=True)]:
+        error = refusal(call)
+        assert isinstance(error, CorruptionError)
+        assert f"{slot(6)}: not a commit: expected 0 to 5,368,709,120 bytes, found 10,737,418,240" in str(error)
 
 
 @pytest.fixture

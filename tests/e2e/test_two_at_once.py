@@ -16,6 +16,7 @@ from mixer.errors import FencedError
 from mixer.storage import LocalStore, open_store
 from mixer.verifying import verify
 from tests.e2e.runs import DEADLINE_S, Child, Result, at_once, many_shards, objects, result, unbroken
+from tests.profiles import sized
 
 pytestmark = pytest.mark.crash
 
@@ -60,24 +61,39 @@ def test_starts_at_once_on_disk_end_as_one_run(tmp_path: Path, config: MixConfig
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, 8])
 def test_starts_at_once_on_s3_end_as_one_run(
     tmp_path: Path, config: MixConfig, expected: Result, s3_url: str, count: int
 ) -> None:
-    codes = start_at_once([config.model_copy(update={"output": s3_url})] * count, tmp_path / "stderr")
-    assert CHANGED not in codes
-    assert_untouched(s3_url, expected)
+    for number in range(sized(short=1, long=10)):
+        output = f"{s3_url}/{number}"
+        codes = start_at_once([config.model_copy(update={"output": output})] * count, tmp_path / f"stderr-{number}")
+        assert CHANGED not in codes
+        assert_untouched(output, expected)
 
 
-def test_of_two_definitions_at_once_one_wins(tmp_path: Path, config: MixConfig, expected: Result) -> None:
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Where outputs can lie."""
+    return str(tmp_path) if request.param == "disk" else str(request.getfixturevalue("s3_url"))
+
+
+@pytest.mark.parametrize("starts", [[0, 1], [0, 0, 1]], ids=["one of each", "two and one"])
+def test_of_two_definitions_at_once_one_wins(
+    tmp_path: Path, config: MixConfig, expected: Result, place: str, starts: list[int]
+) -> None:
     shorter = config.model_copy(update={"batches": SHARDS - 5})
     results = [expected, unbroken(shorter, tmp_path / "shorter")]
-    for number in range(4):
-        output = str(tmp_path / f"out-{number}")
-        both = [each.model_copy(update={"output": output}) for each in (config, shorter)]
-        codes = start_at_once(both, tmp_path / f"stderr-{number}")
-        assert sorted(codes) in ([DONE, CHANGED], [DONE, FENCED])
-        assert_untouched(output, results[codes.index(DONE)])
+    for number in range(sized(short=1 if place.startswith("s3:") else 3, long=20)):
+        output = f"{place}/out-{number}"
+        definitions = [(config, shorter)[start].model_copy(update={"output": output}) for start in starts]
+        codes = start_at_once(definitions, tmp_path / f"stderr-{number}")
+        [winner] = {start for start, code in zip(starts, codes, strict=True) if code == DONE}
+        # Of the winner's definition another start may be fenced off, or find the run finished; the others may begin
+        # before there is a run, and then they are fenced off as well.
+        assert all(code in {CHANGED, FENCED} for start, code in zip(starts, codes, strict=True) if start != winner)
+        assert all(code in {DONE, FENCED} for start, code in zip(starts, codes, strict=True) if start == winner)
+        assert_untouched(output, results[winner])
 
 
 def stop_at(config: MixConfig, shard: int) -> None:

@@ -23,9 +23,9 @@ T = TypeVar("T")
 _WAIT_S = 30.0
 
 
-def eventually(ask: Callable[[], T], is_there: Callable[[T], bool]) -> T:
+def eventually(ask: Callable[[], T], is_there: Callable[[T], bool], *, wait_s: float = _WAIT_S) -> T:
     """Return the first answer that `is_there`, or the last one: a server records some things with a delay."""
-    deadline_s = time.monotonic() + _WAIT_S
+    deadline_s = time.monotonic() + wait_s
     while not is_there(answer := ask()) and time.monotonic() < deadline_s:
         time.sleep(0.1)
     return answer

@@ -19,11 +19,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mixer", "flows")
-OPTIONAL = {"mixer/torch.py": "torch"}
+EXTRAS = {
+    "mixer/storage/azure.py": "azure",
+    "mixer/storage/azure_filesystem.py": "azure",
+    "mixer/storage/gcs_filesystem.py": "gcs",
+}
 """Modules that stand behind an extra of their own."""
 COMES_WITH = {
     "aiobotocore": "s3fs",
     "aiohttp": "s3fs",
+    "azure-core": "adlfs",
+    "azure-storage-blob": "adlfs",
     "botocore": "aiobotocore",
     "httpx": "prefect",
     "pydantic-core": "pydantic",
@@ -116,13 +122,19 @@ def imported(path: Path) -> set[str]:
 
 def test_whatever_is_imported_is_a_declared_dependency() -> None:
     homes = importlib.metadata.packages_distributions()
-    allowed = named(project()["dependencies"]) | set(COMES_WITH)
+    asked = project()
+    always = named(asked["dependencies"]) | set(COMES_WITH)
+
+    def allowed(path: Path) -> set[str]:
+        extra = EXTRAS.get(path.relative_to(ROOT).as_posix())
+        return always | named(asked["optional-dependencies"][extra] if extra else [])
+
     stray = {
         f"{path.relative_to(ROOT)} imports {name}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        for name in imported(path) - {OPTIONAL.get(path.relative_to(ROOT).as_posix())}
-        if not {normal(home) for home in homes.get(name, [])} & allowed
+        for name in imported(path)
+        if not {normal(home) for home in homes.get(name, [])} & allowed(path)
     }
     assert stray == set()
 

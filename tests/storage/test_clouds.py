@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
-from mixer.errors import StoreError, StoreUnavailableError
+from mixer.errors import ChangedError, StoreError, StoreUnavailableError
 from mixer.storage import open_store
+from mixer.storage.inputs import InputFile, find_inputs, open_input, read_range, stat_input
 from mixer.storage.remote import RemoteStore
 from mixer.storage.retry import RetryPolicy
 from tests.storage.azure_server import ACCOUNT_KEY
@@ -22,6 +24,7 @@ from tests.storage.test_races import assert_one_winner_each, race_threads
 from tests.storage.test_s3 import FORKER
 
 QUICK = RetryPolicy(attempts=3, first_wait_s=0.001, max_wait_s=0.005)
+OTHER_PROTOCOLS = {"gs": "gcs", "az": "abfs"}
 DATA = b"the bytes of an object, not many but enough to be hurt " * 40
 
 
@@ -243,7 +246,7 @@ def test_of_four_that_race_for_a_version_one_wins(cloud: Cloud) -> None:
         known = version(store, "a")
         bodies = [f"writer {writer} round {number}".encode() for writer in range(4)]
         with ThreadPoolExecutor(4) as threads:
-            won = list(threads.map(lambda body, known=known: store.replace("a", body, known), bodies))  # type: ignore[misc]
+            won = list(threads.map(partial(store.replace, "a", version=known), bodies))
         assert won.count(True) == 1
         assert store.get("a") == bodies[won.index(True)]
 
@@ -261,3 +264,67 @@ def test_a_store_works_on_in_a_forked_child(cloud: Cloud) -> None:
     command = [sys.executable, "-c", FORKER, cloud.store.url]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=60)
     assert done.stdout == "0 b'12'\n"
+
+
+def fill(store: RemoteStore, *names: str) -> None:
+    for name in names:
+        store.put(name, name.encode() * 10)
+
+
+def found(path: str, store: RemoteStore) -> list[str]:
+    return [file.url.removeprefix(f"{store.url}/") for file in find_inputs(path).files]
+
+
+def test_inputs_are_found_in_folders_and_by_patterns(cloud: Cloud) -> None:
+    store = cloud.store
+    names = [
+        *(f"data/{number}.parquet" for number in range(9)),
+        "data/more/a#1?b%20c.parquet",
+        "data/_x",
+        "other.parquet",
+    ]
+    fill(store, *names)
+    assert found(f"{store.url}/data", store) == names[:10]
+    assert found(f"{store.url}/data/", store) == names[:10]
+    assert found(f"{store.url}/data/[12].parquet", store) == names[1:3]
+    assert found(f"{store.url}/*/**/*c.parquet", store) == [names[9]]
+    assert found(f"{store.url}/{names[9]}", store) == [names[9]]
+    protocol, _, place = store.url.partition("://")
+    (file,) = find_inputs(f"{OTHER_PROTOCOLS[protocol]}://{place}/{names[9]}").files
+    assert read_range(file, 5, 12) == (names[9].encode() * 10)[5:12]
+    assert find_inputs(f"{store.url}/data").ignored == (f"{store.url}/data/_x",)
+
+
+def one_input(store: RemoteStore) -> InputFile:
+    fill(store, "a.parquet", "b.parquet")
+    file = find_inputs(f"{store.url}/*.parquet").files[0]
+    assert stat_input(file.url) == file
+    return file
+
+
+def test_an_input_is_read_in_ranges_of_one_version(cloud: Cloud) -> None:
+    with open_input(one_input(cloud.store)) as handle:
+        cloud.service.reset(Fault.BUSY, Fault.CUT, Fault.LOST)
+        handle.seek(10)
+        assert handle.read(20) == (b"a.parquet" * 10)[10:30]
+        assert handle.read() == (b"a.parquet" * 10)[30:]
+    reads = [request for request in cloud.service.requests if {"range", "x-ms-range"} & request.headers.keys()]
+    asked = {request.headers.get("x-ms-range") or request.headers["range"] for request in reads}
+    assert asked == {"bytes=10-29", "bytes=30-89"}
+    assert all(request.query.get("ifGenerationMatch") or request.headers.get("if-match") for request in reads)
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_an_input_that_changes_is_noticed(cloud: Cloud, change: str) -> None:
+    store = cloud.store
+    file = one_input(store)
+    with open_input(file) as handle:
+        assert handle.read(3) == b"a.p"
+        if change == "replaced":
+            store.put("a.parquet", b"A.PARQUET" * 10)
+        else:
+            store.delete("a.parquet")
+        with pytest.raises(ChangedError, match=r"a\.parquet has changed since the run was planned"):
+            handle.read(3)
+    with pytest.raises(ChangedError, match=r"a\.parquet has changed since the run was planned"):
+        open_input(file)

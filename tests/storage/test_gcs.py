@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from mixer.errors import ChangedError, StoreError, StoreUnavailableError
+from mixer.errors import StoreError, StoreUnavailableError
 from mixer.storage import open_store
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.gcs import GCSStore
-from mixer.storage.inputs import InputFile, find_inputs, open_input, read_range, stat_input
 from mixer.storage.retry import RetryPolicy
 from tests.storage.fake_server import Fault, Request
 from tests.storage.gcs_server import BUCKET, FakeGCS
@@ -126,63 +125,3 @@ def test_credentials_that_are_not_understood_are_named_and_not_shown(monkeypatch
     ) as caught:
         GCSStore("bucket").get("a")
     assert "hunter2" not in str(caught.value)
-
-
-def fill(store: GCSStore, *names: str) -> None:
-    for name in names:
-        store.put(name, name.encode() * 10)
-
-
-def found(path: str, store: GCSStore) -> list[str]:
-    return [file.url.removeprefix(f"{store.url}/") for file in find_inputs(path).files]
-
-
-def test_inputs_are_found_in_folders_and_by_patterns(store: GCSStore) -> None:
-    names = [
-        *(f"data/{number}.parquet" for number in range(9)),
-        "data/more/a#1?b%20c.parquet",
-        "data/_x",
-        "other.parquet",
-    ]
-    fill(store, *names)
-    assert found(f"{store.url}/data", store) == names[:10]
-    assert found(f"{store.url}/data/", store) == names[:10]
-    assert found(f"{store.url}/data/[12].parquet", store) == names[1:3]
-    assert found(f"{store.url}/*/**/*c.parquet", store) == [names[9]]
-    assert found(f"{store.url}/{names[9]}", store) == [names[9]]
-    (file,) = find_inputs(f"{store.url}/{names[9]}".replace("gs://", "gcs://")).files
-    assert read_range(file, 5, 12) == (names[9].encode() * 10)[5:12]
-    assert find_inputs(f"{store.url}/data").ignored == (f"{store.url}/data/_x",)
-
-
-def one_input(store: GCSStore) -> InputFile:
-    fill(store, "a.parquet", "b.parquet")
-    file = find_inputs(f"{store.url}/*.parquet").files[0]
-    assert stat_input(file.url) == file
-    return file
-
-
-def test_an_input_is_read_in_ranges_of_one_version(gcs: FakeGCS, store: GCSStore) -> None:
-    with open_input(one_input(store)) as handle:
-        gcs.reset(Fault.BUSY, Fault.CUT, Fault.LOST)
-        handle.seek(10)
-        assert handle.read(20) == (b"a.parquet" * 10)[10:30]
-        assert handle.read() == (b"a.parquet" * 10)[30:]
-    reads = [request for request in gcs.requests if request.query.get("alt") == "media"]
-    assert {request.headers["range"] for request in reads} == {"bytes=10-29", "bytes=30-89"}
-    assert all(request.query["ifGenerationMatch"] for request in reads)
-
-
-@pytest.mark.parametrize("change", ["replaced", "deleted"])
-def test_an_input_that_changes_is_noticed(store: GCSStore, change: str) -> None:
-    file = one_input(store)
-    with open_input(file) as handle:
-        assert handle.read(3) == b"a.p"
-        if change == "replaced":
-            store.put("a.parquet", b"A.PARQUET" * 10)
-        else:
-            store.delete("a.parquet")
-        with pytest.raises(ChangedError, match=r"a\.parquet has changed since the run was planned"):
-            handle.read(3)
-    with pytest.raises(ChangedError, match=r"a\.parquet has changed since the run was planned"):
-        open_input(file)

@@ -14,11 +14,13 @@ from typing import IO
 
 import pytest
 
+from mixer.errors import StoreError
 from mixer.storage import LocalStore
 from mixer.storage.leftovers import Leftover
 from mixer.storage.urls import TEMPORARY_FOLDER
 
 NAME = "data/shard-00000000.parquet"
+DEAD = TEMPORARY_FOLDER + "dead" * 8
 WRITER = """
 import sys, time
 from pathlib import Path
@@ -49,10 +51,10 @@ def test_a_folder_without_writers_has_none(tmp_path: Path, store: LocalStore) ->
 
 
 def test_what_a_dead_writer_left_is_nobodys_and_can_be_removed(store: LocalStore) -> None:
-    path = store.root / TEMPORARY_FOLDER / "dead"
+    path = store.root / DEAD
     path.write_bytes(b"12345")
     (leftover,) = store.leftovers()
-    assert leftover == Leftover(f"{TEMPORARY_FOLDER}dead", 5, held=False)
+    assert leftover == Leftover(DEAD, 5, held=False)
     assert [info.name for info in store.list("")] == ["a"]
     assert store.remove_leftover(leftover.name)
     assert not path.exists()
@@ -132,9 +134,42 @@ def test_where_there_are_no_locks_writing_goes_on_and_nothing_is_removed(
 
     monkeypatch.setattr(fcntl, "flock", unknown)
     assert store.create(NAME, b"whole")
-    path = store.root / TEMPORARY_FOLDER / "perhaps"
+    path = store.root / DEAD
     path.write_bytes(b"12345")
     (leftover,) = store.leftovers()
     assert leftover.held is None
     assert not store.remove_leftover(leftover.name)
     assert path.exists()
+
+
+ODD = ("notes.txt", "dead" * 7, "DEAD" * 8, "dead" * 8 + ".txt", "a link", "dead" * 7 + "beef", "dead" * 7 + "fade")
+
+
+def test_what_has_another_name_or_is_no_file_is_others_and_stays(store: LocalStore, tmp_path: Path) -> None:
+    folder, outside = store.root / TEMPORARY_FOLDER, tmp_path / "outside"
+    outside.write_bytes(b"mine")
+    for name in ODD[:4]:
+        (folder / name).write_bytes(b"mine")
+    for name in ODD[4:6]:
+        (folder / name).symlink_to(outside)
+    os.mkfifo(folder / ODD[6])
+    (folder / ("dead" * 7 + "cafe")).mkdir()
+    before = sorted(path.name for path in folder.iterdir())
+    found = store.leftovers()
+    assert [leftover.name for leftover in found] == sorted(TEMPORARY_FOLDER + name for name in ODD)
+    for leftover in found:
+        assert (leftover.foreign, leftover.held) == (True, None)
+        assert not store.remove_leftover(leftover.name)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert outside.read_bytes() == b"mine"
+
+
+def test_a_folder_of_leftovers_that_is_a_link_is_refused(store: LocalStore, tmp_path: Path) -> None:
+    folder, outside = store.root / TEMPORARY_FOLDER, tmp_path / "outside"
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    (outside / ("dead" * 8)).write_bytes(b"mine")
+    for call in (store.leftovers, lambda: store.remove_leftover(DEAD), lambda: store.put("b", b"1")):
+        with pytest.raises(StoreError, match="expected a folder, found a symbolic link"):
+            call()
+    assert [path.name for path in outside.iterdir()] == ["dead" * 8]

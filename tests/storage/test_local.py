@@ -364,15 +364,6 @@ def test_a_name_too_long_for_the_disk_is_a_clear_error(tmp_path: Path) -> None:
         LocalStore(tmp_path).put("x" * 300, b"1")
 
 
-def test_links_and_odd_files_are_neither_followed_out_nor_listed(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    store = LocalStore(root)
-    store.put("a", b"1")
-    (root / "dangling").symlink_to(tmp_path / "nothing")
-    os.mkfifo(root / "pipe")
-    assert [info.name for info in store.list("")] == ["a"]
-
-
 def test_a_path_is_made_absolute_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = LocalStore("out/../store")

@@ -13,13 +13,14 @@ import pytest
 
 from mixer.storage import LocalStore, Store, open_store
 from mixer.testing import MemoryStore, OverwritingStore
+from tests.figures import Note
 from tests.profiles import sized
 
 WAIT_S = 120.0
 FULL = [(2, 300), (4, 30), (50, 1)]
 # Losers of a race for one key wait for about a second on this server.
-ON_S3 = sized(short=[(2, 100), (4, 3)], long=FULL)
-PROCESSES_ON_S3 = sized(short=[(2, 30)], long=FULL)
+ON_S3 = sized(short=[(2, 50), (4, 3)], long=FULL)
+PROCESSES_ON_S3 = sized(short=[(2, 20)], long=FULL)
 REPLACEMENTS_ON_S3 = sized(short=[(2, 15)], long=FULL)
 
 Wait = Callable[[float], object]
@@ -74,6 +75,15 @@ def race_processes(url: str, writers: int, rounds: int, race: Claim = claim) -> 
         barrier = manager.Barrier(writers)
         calls = [(race, barrier, url, writer, rounds) for writer in range(writers)]
         return processes.starmap(in_a_process, calls, 1)
+
+
+@pytest.fixture(autouse=True)
+def counted(request: pytest.FixtureRequest, figures: Note) -> None:
+    """Count the rounds of each race for the end."""
+    asked = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if "rounds" in asked:
+        where = request.node.originalname.removeprefix("test_").replace("_", " ")
+        figures("races", {f"{asked['race'].__name__} by {asked['writers']} {where}": asked["rounds"]})
 
 
 def assert_one_winner_each(store: Store, won: list[list[bool]], rounds: int) -> None:

@@ -24,6 +24,8 @@ class Handle(io.BytesIO):
         fault = next(self._faults, "")
         if fault == "reset":
             raise ConnectionResetError
+        if fault == "hurt":
+            raise ValueError("Invalid timestamp")
         data = super().read(size)
         return data[: len(data) // 2] if fault == "short" else data
 
@@ -86,3 +88,15 @@ def test_a_store_without_versions_is_checked_by_length_alone() -> None:
 
 def test_there_may_be_no_version() -> None:
     assert version_in({"name": "k", "size": 3}) == ""
+
+
+def test_an_answer_that_is_not_understood_is_asked_for_again_and_a_mistake_of_ours_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filesystem = FaultyFileSystem("hurt")
+    with opened(filesystem) as file:
+        assert file.read(10) == DATA[:10]
+        assert len(filesystem.handles) == 2
+        monkeypatch.setattr(Handle, "seek", lambda self, offset: int("x"))
+        with pytest.raises(ValueError, match="invalid literal"):
+            file.read(10)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import ssl
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -12,14 +14,23 @@ import gcsfs.retry
 import google.auth.exceptions as untyped_google_errors
 import pytest
 import requests
+import urllib3.exceptions
 from botocore.parsers import ResponseParserError
 from gcsfs.retry import HttpError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.errors import CorruptionError, InputError, StoreError, StoreUnavailableError
+from mixer.errors import ConfigError, CorruptionError, InputError, StoreError, StoreUnavailableError
 from mixer.storage.filesystems import filesystem_for
-from mixer.storage.retry import AbsentError, AnswerError, RetryPolicy, call_with_retries, describe, is_transient
+from mixer.storage.retry import (
+    AbsentError,
+    AnswerError,
+    RetryPolicy,
+    call_with_retries,
+    describe,
+    is_transient,
+    understood,
+)
 
 # Without types of its own.
 google_errors: Any = untyped_google_errors
@@ -55,7 +66,35 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], str], list[int]]
     return call, calls
 
 
+def certificate_refused(library: str) -> Exception:
+    """Return an error as `library` raises it where the server's certificate is not to be trusted."""
+    found = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+    key: Any = SimpleNamespace(host="host", port=443, is_ssl=True, ssl=True)
+    client = aiohttp.ClientConnectorCertificateError(key, found)
+    if library == "aiohttp":
+        return client
+    if library == "botocore":
+        seen_by_botocore: Exception = botocore.exceptions.SSLError(endpoint_url="https://host", error=client)
+        return seen_by_botocore
+    if library == "azure":
+        return azure_errors.ServiceRequestError("words", error=client)
+    pool = SimpleNamespace(host="host")
+    counted = urllib3.exceptions.MaxRetryError(pool, "/", urllib3.exceptions.SSLError(found))  # type: ignore[arg-type]
+    requested = requests.exceptions.SSLError(counted)
+    seen_by_google: Exception = google_errors.TransportError(requested)
+    return requested if library == "requests" else seen_by_google
+
+
+# A name may hold any word, and libraries put the URL into their errors.
+NAMED = "https://host/test/certificates/Invalid endpoint: /CERTIFICATE_VERIFY_FAILED"
+
 PASSING = [
+    botocore.exceptions.ReadTimeoutError(endpoint_url=NAMED, error="x"),
+    botocore.exceptions.EndpointConnectionError(endpoint_url=NAMED, error="x"),
+    botocore.exceptions.SSLError(endpoint_url=NAMED, error=ssl.SSLError(1, "[SSL] record layer failure")),
+    aiohttp.ServerDisconnectedError(NAMED),
+    azure_errors.ServiceRequestError(NAMED),
+    requests.exceptions.ReadTimeout(NAMED),
     *(AnswerError(status, "backendError", "words") for status in (408, 429, 500, 502, 503, 504)),
     AnswerError(403, "rateLimitExceeded", "words"),
     AnswerError(400, "BadDigest", "words"),
@@ -87,7 +126,6 @@ PASSING = [
     botocore.exceptions.FlexibleChecksumError(error_msg="x"),
     botocore.exceptions.HTTPClientError(error="x"),
     ResponseParserError("not XML"),
-    ValueError('Invalid timestamp "2026-11-38T09:14:11Z": day is out of range for month'),
     StoreUnavailableError("cut short"),
     *(answered(status, "Words") for status in (408, 409, 425, 429, 500, 502, 503, 504, 599)),
     answered(400, "BadDigest"),
@@ -107,14 +145,12 @@ LASTING = [
     google_errors.RefreshError("words"),
     *(azure_answered(status, "words") for status in (400, 401, 403, 405, 501)),
     azure_errors.ClientAuthenticationError("no credential of the chain worked"),
-    azure_errors.ServiceRequestError("certificate verify failed"),
+    *(certificate_refused(library) for library in ("botocore", "aiohttp", "azure", "requests", "google")),
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "full"),
-    ValueError("Invalid endpoint: htp:/host"),
     botocore.exceptions.NoCredentialsError(),
     botocore.exceptions.ParamValidationError(report="x"),
     botocore.exceptions.ProfileNotFound(profile="x"),
-    botocore.exceptions.SSLError(endpoint_url="https://host", error="certificate verify failed"),
     *(answered(status, "Words") for status in (400, 401, 403, 405, 411, 501)),
     answered(404, "NoSuchBucket"),
     answered(403, "SignatureDoesNotMatch"),
@@ -147,12 +183,40 @@ def test_what_lasts_is_refused_at_once(error: Exception) -> None:
     assert len(calls) == 1
 
 
+def test_a_reply_that_a_library_does_not_understand_is_asked_for_again() -> None:
+    error = ValueError('Invalid timestamp "2026-11-38T09:14:11Z": day is out of range for month')
+    call, calls = failing(error, 4)
+    assert call_with_retries(lambda: understood(call), what="get x", policy=AT_ONCE) == "done"
+    assert len(calls) == 5
+
+
+def test_an_endpoint_that_is_none_is_refused_at_once() -> None:
+    call, calls = failing(ValueError("Invalid endpoint: htp:/host"), 99)
+    with pytest.raises(StoreError, match=r"get x: refused .*Invalid endpoint: htp:/host"):
+        call_with_retries(lambda: understood(call), what="get x", policy=AT_ONCE)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("error", [TimeoutError("a"), ConfigError("b"), TypeError("c")], ids=repr)
+def test_only_what_is_not_understood_becomes_another_error(error: Exception) -> None:
+    call, _ = failing(error, 99)
+    with pytest.raises(type(error)) as caught:
+        understood(call)
+    assert caught.value is error
+
+
 @pytest.mark.parametrize(
     "error",
     [
         *(FileNotFoundError("a"), AbsentError(404, "notFound", "a"), answered(412, "PreconditionFailed")),
         *(AnswerError(412, "conditionNotMet", "a"), azure_answered(409, "BlobAlreadyExists")),
-        *(azure_answered(412, "ConditionNotMet"), CorruptionError("a"), StoreError("b"), KeyError("c")),
+        *(
+            azure_answered(412, "ConditionNotMet"),
+            CorruptionError("a"),
+            StoreError("b"),
+            KeyError("c"),
+            ValueError("d"),
+        ),
     ],
     ids=repr,
 )

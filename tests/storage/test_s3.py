@@ -17,6 +17,7 @@ from mixer.storage.filesystems import filesystem_for
 from mixer.storage.retry import RetryPolicy
 from mixer.storage.s3 import S3Store
 from tests.fault_proxy import Fault, FaultProxy, scripted
+from tests.profiles import sized
 from tests.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 
 pytestmark = pytest.mark.s3
@@ -40,12 +41,13 @@ def store(direct: S3Store, fault_proxy: FaultProxy) -> S3Store:
     return direct
 
 
-def verbs(store: S3Store) -> dict[str, Callable[[], object]]:
+def verbs(store: S3Store, known: str = "") -> dict[str, Callable[[], object]]:
     return {
         "get": lambda: store.get("a"),
         "get_range": lambda: store.get_range("a", 10, 500),
         "put": lambda: store.put("a", DATA),
         "create": lambda: store.create("new", DATA),
+        "replace": lambda: store.replace("a", DATA[::-1], known),
         "list": lambda: [info.name for info in store.list("")],
         "stat": lambda: store.stat("a"),
         "delete": lambda: store.delete("a"),
@@ -64,15 +66,19 @@ ANSWERS = {
     "get_range": DATA[10:500],
     "put": None,
     "create": True,
+    "replace": True,
     "list": ["a"],
     "delete": None,
 }
+LEFT = {"replace": DATA[::-1], "delete": None}
 
 
 @pytest.mark.parametrize(
     ("verb", "fault"),
     [
-        *((verb, fault) for verb in ("get", "create") for fault in Fault),
+        *((verb, fault) for verb in ("get", "create", "replace") for fault in Fault),
+        ("put", Fault.REQUEST_CUT),
+        ("put", Fault.REQUEST_FLIPPED),
         # In ranges and listings a flipped bit is not seen: pages of a shard carry checksums, and the log is a chain.
         *(
             (verb, fault)
@@ -89,14 +95,15 @@ ANSWERS = {
 )
 def test_one_fault_changes_no_answer(store: S3Store, fault_proxy: FaultProxy, verb: str, fault: Fault) -> None:
     store.put("a", DATA)
-    expected = store.stat("a") if verb == "stat" else ANSWERS[verb]
+    there = store.stat("a")
+    assert there is not None
     fault_proxy.reset(scripted([fault]))
-    assert verbs(hasty(store, fault))[verb]() == expected
+    assert verbs(hasty(store, fault), there.version)[verb]() == (there if verb == "stat" else ANSWERS[verb])
     assert [hurt for _, hurt in fault_proxy.faults] == [fault]
     fault_proxy.reset()
     if verb == "create":
         assert store.get("new") == DATA
-    assert store.get("a") == (None if verb == "delete" else DATA)
+    assert store.get("a") == LEFT.get(verb, DATA)
 
 
 @pytest.mark.parametrize("fault", sorted(AFTER, key=str), ids=str)
@@ -217,7 +224,21 @@ def test_an_object_is_one_conditional_put_with_its_checksum_whatever_its_size(
         assert request.headers["x-amz-checksum-sha256"]
 
 
-def test_a_body_that_was_hurt_on_its_way_is_not_stored(store: S3Store, fault_proxy: FaultProxy) -> None:
+@pytest.mark.parametrize("verb", ["put", "create", "replace"])
+def test_a_body_that_was_hurt_on_its_way_is_not_stored(store: S3Store, fault_proxy: FaultProxy, verb: str) -> None:
+    store.put("a", b"before")
+    there = store.stat("a")
+    assert there is not None
+    for salt in range(sized(short=4, long=100)):
+        fault_proxy.reset(lambda request: Fault.REQUEST_FLIPPED, salt=salt)
+        with pytest.raises(StoreUnavailableError, match=r"HTTP 400 \w+"):
+            verbs(store, there.version)[verb]()
+        assert all(status == 400 for request, status in fault_proxy.answered if request.body_bytes)
+        fault_proxy.reset()
+        assert (store.get("a"), store.get("new")) == (b"before", None)
+
+
+def test_a_checksum_that_does_not_fit_is_refused(store: S3Store, fault_proxy: FaultProxy) -> None:
     hurt = {"Key": store._key("a"), "Body": b"1", "ChecksumSHA256": "A" * 43 + "="}
     with pytest.raises(OSError, match="did not match"):
         store._call("put_object", **hurt)
@@ -295,14 +316,26 @@ def test_a_bucket_that_is_not_there_is_named(fault_proxy: FaultProxy) -> None:
         assert len(fault_proxy.requests) == 1
 
 
-@pytest.mark.parametrize("login", ["", "me:hunter2@"])
-def test_a_server_that_is_not_there_is_named(store: S3Store, monkeypatch: pytest.MonkeyPatch, login: str) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{login}127.0.0.1:1")
+def test_a_server_that_is_not_there_is_named(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     expected = r"s3://test/.*/a: no answer after 3 tries.*check the network, the endpoint"
     with pytest.raises(StoreUnavailableError, match=expected) as caught:
         store.get("a")
-    assert login or "http://127.0.0.1:1/" in str(caught.value)
+    assert "http://127.0.0.1:1/" in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "FSSPEC_S3_ENDPOINT_URL"])
+@pytest.mark.parametrize("login", ["me:hunter2", "hunter2", "me:hun/hunter2"])
+def test_a_login_in_the_endpoint_is_refused_at_once_and_not_shown(
+    direct: S3Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, login: str
+) -> None:
+    monkeypatch.setenv(variable, f"http://{login}@127.0.0.1:1")
+    with pytest.raises(StoreError, match=f"S3: expected no login in {variable}; take it out") as caught:
+        direct.get("a")
+    assert not caught.value.transient
     assert "hunter2" not in f"{caught.value} {caught.value.__cause__}"
+    # Nor was it tried again.
+    assert caplog.messages == []
 
 
 def test_more_than_one_upload_takes_is_refused_before_it_is_sent(
