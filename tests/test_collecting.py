@@ -400,5 +400,5 @@ def test_neither_a_clock_nor_an_age_decides(
     found = gc(config.output)
     told = [(item.name, item.reason) for item in (*found.found, *found.kept)]
     assert told == [(item.name, item.reason) for item in (*before.found, *before.kept)]
-    assert sorted(names(found.found)) == sorted([DEAD, PROBE, shard_path(SHARDS)])
+    assert sorted(names(found.found)) == sorted([DEAD, PROBE])
     assert names(found.kept) == ["notes.txt"]

@@ -10,7 +10,9 @@ from mixer import building, verify
 from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, FencedError, OutputError, StoreError
+from mixer.log import CommitLog
 from mixer.publishing import publish_manifest
+from mixer.storage import LocalStore
 from mixer.testing import MemoryStore, OverwritingStore
 from tests.mixes import SHARDS, mix_config
 
@@ -138,11 +140,15 @@ def test_a_wrong_manifest_that_lies_there_is_replaced_when_the_run_is_finished(
     assert place.read_bytes() == b"{}", "a complete run is quick: `verify` is for this"
 
 
-def test_a_manifest_that_keeps_changing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore({commits.MANIFEST_NAME: b"{}"})
-    monkeypatch.setattr(store, "replace", lambda name, data, version: False)
+def test_a_manifest_that_keeps_changing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = mix_config(tmp_path)
+    head = building.build(config).head
+    store, run = building.existing(config.output)
+    (tmp_path / "out" / commits.MANIFEST_NAME).write_bytes(b"{}")
+    monkeypatch.setattr(LocalStore, "replace", lambda self, name, data, version: False)
+    log = CommitLog(store, run.genesis)
     with pytest.raises(StoreError, match=r"manifest\.json: changed 5 times"):
-        publish_manifest(store, b"[]")
+        publish_manifest(store, run, log, log.commits(), head)
 
 
 def test_files_of_others_among_the_shards_are_not_counted(tmp_path: Path) -> None:

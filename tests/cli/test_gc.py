@@ -125,7 +125,7 @@ def test_what_cannot_be_deleted_is_an_error_at_the_end(
 ) -> None:
     config = mix_config(tmp_path)
     with_leftovers(config)
-    other = PROBE.replace("abc", "b")
+    other = PROBE[:-1] + ("0" if PROBE[-1] != "0" else "1")
     LocalStore(config.output).put(other, b"PAR1")
     unlink = Path.unlink
 

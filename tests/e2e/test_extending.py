@@ -17,7 +17,7 @@ from mixer.storage import LocalStore, Store, open_store
 from mixer.testing import MOMENTS, WRITES, Choose, Crash, CrashingStore, MemoryStore, by_exit, die_at_every_step, sample
 from mixer.verifying import verify
 from tests.e2e.runs import Child, Result, at_once, many_shards, objects, result
-from tests.e2e.test_every_step import IN_DELAY_DISK_S, commits_are_true
+from tests.e2e.test_every_step import IN_DELAY_S, commits_are_true
 from tests.mixes import mix_config
 from tests.profiles import sized
 
@@ -152,7 +152,7 @@ def test_a_process_that_ends_at_a_write_of_an_extension_on_disk_changes_nothing(
         partial(extend_on, long),
         finished,
         partial(became, long),
-        die=by_exit(in_delay_s=IN_DELAY_DISK_S),
+        die=by_exit(in_delay_s=IN_DELAY_S["disk"]),
         choose=sized(short=sample(6, verbs=WRITES), long=sample(10_000, verbs=WRITES)),
         left_behind=partial(commits_are_true, short),
     )
