@@ -401,4 +401,4 @@ def test_neither_a_clock_nor_an_age_decides(
     told = [(item.name, item.reason) for item in (*found.found, *found.kept)]
     assert told == [(item.name, item.reason) for item in (*before.found, *before.kept)]
     assert sorted(names(found.found)) == sorted([DEAD, PROBE])
-    assert names(found.kept) == ["notes.txt"]
+    assert names(found.kept) == [shard_path(SHARDS), "notes.txt"]
