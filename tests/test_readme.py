@@ -147,17 +147,32 @@ def table(heading: str) -> list[list[str]]:
     return rows
 
 
+KINDS = {"DatasetConfig": "dataset", "PhaseConfig": "phase", "WeightsBy": "mapping", "ColumnConfig": "mapping"}
+
+
+def plural(words: str) -> str:
+    """Return the words for several: the first number is one of things, and not a bound."""
+    return " or ".join(f"{word.removesuffix(' from 1')}s" for word in words.split(" or "))
+
+
+def inner_words(field: dict[str, Any], key: str) -> str:
+    """Return the type of a list's entries or a mapping's values."""
+    return type_words(field[key]) if isinstance(field.get(key), dict) else ""
+
+
 def type_words(field: dict[str, Any]) -> str:
     """Return a type of the config's JSON Schema in the README's words."""
     if "anyOf" in field:
-        return " or ".join(type_words(kind) for kind in field["anyOf"] if kind["type"] != "null")
-    if "enum" in field:
-        return ", ".join(f"`{value}`" for value in field["enum"])
+        return " or ".join(type_words(kind) for kind in field["anyOf"] if kind.get("type") != "null")
+    if "$ref" in field:
+        return KINDS[field["$ref"].rpartition("/")[2]]
+    if "enum" in field or "const" in field:
+        return ", ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
     words = {
-        "array": "list of texts",
+        "array": f"list of {plural(inner_words(field, 'items'))}",
         "boolean": "`true`, `false`",
         "integer": f"whole number from {field.get('minimum')}",
-        "object": "mapping of names to datasets",
+        "object": f"mapping of names to {plural(inner_words(field, 'additionalProperties'))}",
         "string": "text",
     }
     limit = f" to {field['maximum']}" if field.get("maximum", UNBOUNDED) < UNBOUNDED else ""
@@ -180,6 +195,8 @@ def test_the_config_table_is_the_model() -> None:
     schema = json_schema()
     dataset = schema["$defs"]["DatasetConfig"]["properties"]
     expected = [*config_rows(schema["properties"]), *config_rows(dataset, "datasets.NAME.")]
+    for name, kind in (("phases[].", "PhaseConfig"), ("weights_by.", "WeightsBy")):
+        expected += config_rows(schema["$defs"][kind]["properties"], name)
     assert table("| field | type |") == expected
 
 
@@ -205,7 +222,7 @@ def test_the_commands_and_their_options_are_those_of_the_program() -> None:
         assert everywhere <= options
         expected[name] = options - everywhere
     said = {
-        row[0].split()[1]: set(re.findall(r"`(--[\w-]+)`", row[2])) for row in table("| command | what it does | o")
+        row[0].split()[1].strip("`"): set(re.findall(r"`(--[\w-]+)`", row[2])) for row in table("| command | what it does | o")
     }
     assert said == expected
 
