@@ -81,7 +81,10 @@ class VerifyReport:
     finished: bool
     problems: tuple[Problem, ...]
     orphans: tuple[str, ...]
-    """Objects that nothing names: leftovers of killed processes, or files of others. They harm nothing."""
+    """Objects that nothing names: leftovers of killed processes, or files of others. They harm nothing.
+
+    While the log is damaged, shards are among them that only a damaged or missing slot names.
+    """
 
     @property
     def ok(self) -> bool:

@@ -1,8 +1,8 @@
 """The verb `doctor`: look at everything that a run depends on, and say what is wrong before a run does.
 
 Looked at are the versions that are installed, the machine, the Prefect server, and of an output its address,
-credentials, clock, store and run; of a config its inputs, too. The store is tried, not believed: see
-`mixer.checkup.stores` for what is written, and removed again.
+credentials, clock, store and run; of a config its inputs, too, and whether the run that is there would go on by it.
+The store is tried, not believed: see `mixer.checkup.stores` for what is written, and removed again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _checks(config: MixConfig | None, output: str | None) -> Iterator[Check]:
     if config is not None:
         yield from input_checks(config)
     if output is not None:
-        yield from output_checks(output)
+        yield from output_checks(output, config)
 
 
 def _is_config(target: str) -> bool:

@@ -15,8 +15,10 @@ from mixer.checkup.base import Check, Checks
 from mixer.checkup.machine import room
 from mixer.checkup.stores import store_checks
 from mixer.collecting import gc
+from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.errors import CorruptionError, MixerError, OutputError, StoreError, StoreUnavailableError
+from mixer.previewing import preview
 from mixer.storage import LocalStore, Store, open_store
 from mixer.storage.facts import credentials_source, endpoint, impatient, server_time
 from mixer.storage.urls import PROBE_FOLDER, draw_name, redact_url
@@ -28,8 +30,13 @@ SKEW_REFUSED_S = 15 * 60
 _checks = Checks("output")
 
 
-def output_checks(url: str) -> Iterator[Check]:
-    """Yield the checks of an output; what depends on one that failed is left out."""
+def output_checks(url: str, config: MixConfig | None = None) -> Iterator[Check]:
+    """Yield the checks of an output; what depends on one that failed is left out.
+
+    Args:
+        url: Where it is.
+        config: What is to be run there; None if that is not known.
+    """
     try:
         store = impatient(open_store(url))
     except OutputError as error:
@@ -53,7 +60,7 @@ def output_checks(url: str) -> Iterator[Check]:
         found = "other objects lie here and no run of mixer does, so none is begun here, and nothing more was tried"
         yield _checks.failed("run", found, "choose another output, or empty this one")
         return
-    yield from _run(url) if has_run else [_checks.ok("run", "none yet; the place is empty")]
+    yield from _run(url, config) if has_run else [_checks.ok("run", "none yet; the place is empty")]
     yield from store_checks(store)
     if isinstance(store, LocalStore):
         yield from _disk(store)
@@ -105,8 +112,8 @@ def clock_check(asked: datetime, said: datetime, answered: datetime) -> Check:
     return _checks.ok("clock", found)
 
 
-def _run(url: str) -> Iterator[Check]:
-    """Yield how far the run that is there has come, and what lies beside it."""
+def _run(url: str, config: MixConfig | None) -> Iterator[Check]:
+    """Yield how far the run that is there has come, whether `config` goes on with it, and what lies beside it."""
     try:
         summary, (_, planned) = status(url), existing(url)
         garbage = gc(url)
@@ -118,6 +125,8 @@ def _run(url: str) -> Iterator[Check]:
         return
     state = "finished" if summary.finished else "not finished, can be resumed"
     yield _checks.ok("run", f"{summary.run}: {summary.committed:,} of {summary.shards:,} shards committed, {state}")
+    if config is not None:
+        yield _same(config)
     written_by = planned.physical.get("pyarrow")
     if not summary.finished and written_by != pa.__version__:
         found = f"the run was started with pyarrow {written_by}, and {pa.__version__} is installed"
@@ -128,6 +137,17 @@ def _run(url: str) -> Iterator[Check]:
         size_bytes = sum(item.bytes for item in garbage.found)
         found = f"{len(garbage.found):,} objects, {size_bytes:,} bytes, that nothing needs"
         yield _checks.ok("left over", f"{found}: `mixer gc` shows them, `mixer gc --delete` removes them")
+
+
+def _same(config: MixConfig) -> Check:
+    """Return whether building `config` would go on with the run that is there, or refuse to, as building says it."""
+    try:
+        refusal = preview(config).refusal
+    except MixerError as error:
+        refusal = error
+    if refusal is not None:
+        return _checks.failed("config", str(refusal))
+    return _checks.ok("config", "it is of the run that is there")
 
 
 def _holds_others(store: Store) -> bool:

@@ -17,14 +17,18 @@ from mixer.cli.pace import Step
 from mixer.cli.progress import Display, display
 from mixer.cli.stopping import StopRequest
 from mixer.config import MixConfig, load_config
+from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.errors import MixerError
+from mixer.storage import open_store
 
 FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
 CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 """What Prefect shows on stderr; its server gets all."""
 AGAIN = "What is committed stays; the same command goes on from there."
 MEND = "This command has committed nothing. Mend this, then run it again: it begins, or goes on from what is committed."
+
+GONE = "The output was removed meanwhile, so nothing is left to go on from; the same command begins anew."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +93,24 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
         )
     except MixerError as error:
         if error.exit_code == MixerError.exit_code:
-            error.add_note(AGAIN if told else MEND)
+            gone = told and _is_gone(config.output, error)
+            error.add_note(GONE if gone else AGAIN if told else MEND)
         raise
     except BaseException as error:
         # Prefect's own answer to a signal that came before the first shard's edge.
         if stop.signal is None or isinstance(error, Exception):
             raise
         return building.status(config.output)
+
+
+def _is_gone(output: str, error: MixerError) -> bool:
+    """Return whether the run that `error` ended is no more; a store that does not answer is not asked again."""
+    if error.transient:
+        return False
+    try:
+        return open_store(output).stat(commits.RUN_NAME) is None
+    except MixerError:
+        return False
 
 
 def _flow(*, debug: bool) -> Build:

@@ -52,5 +52,8 @@ def report_lines(value: Mapping[str, Any], _width: int | None) -> Iterator[str]:
     yield from (f"{label:<{LABEL_WIDTH}}{text}" for label, text in pairs)
     if orphans:
         yield ""
-        yield f"Objects that nothing names, and that harm nothing: {len(orphans):,}"
+        named = "nothing names, and that harm nothing"
+        if value["head"] is None:  # one may be the shard of a slot that is damaged
+            named = "what can be read of the log does not name; keep them until the log is mended"
+        yield f"Objects that {named}: {len(orphans):,}"
         yield from wording.listed(orphans, SHOWN_ORPHANS)

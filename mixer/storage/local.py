@@ -19,6 +19,7 @@ from mixer.errors import OutputError, StoreError, StoreUnavailableError
 from mixer.storage.base import ObjectInfo
 from mixer.storage.leftovers import Leftover, find_leftovers, hold, remove_leftover
 from mixer.storage.probing import ACCEPT, RISK
+from mixer.storage.regular import find_regular, open_regular
 from mixer.storage.retry import RetryPolicy
 from mixer.storage.urls import TEMPORARY_FOLDER, check_name, check_prefix, check_range, draw_name
 
@@ -68,7 +69,7 @@ class LocalStore:
         path = self._path(name)
         with _told("read", path):
             try:
-                with path.open("rb") as file:
+                with os.fdopen(open_regular(path), "rb") as file:
                     data = file.read()
                     expected_bytes = os.fstat(file.fileno()).st_size
             except _NO_OBJECT:
@@ -80,7 +81,7 @@ class LocalStore:
     def get_range(self, name: str, start: int, stop: int) -> bytes:
         check_range(start, stop)
         path = self._path(name)
-        with _told("read", path), path.open("rb") as file:
+        with _told("read", path), os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)
             # Not `stop - start` as it is: that much memory would be taken first.
             return file.read(max(0, min(stop, os.fstat(file.fileno()).st_size) - start))
@@ -107,7 +108,9 @@ class LocalStore:
     def replace(self, name: str, data: bytes, version: str) -> bool:
         path = self._path(name)
         with _told("replace", path):
-            if not path.exists():
+            try:
+                find_regular(path)
+            except (FileNotFoundError, NotADirectoryError):
                 return False
             with self._temporary(data) as temporary:
                 try:
@@ -143,10 +146,9 @@ class LocalStore:
         path = self._path(name)
         with _told("look up", path):
             try:
-                found = path.stat()
+                return _info(name, find_regular(path))
             except _NO_OBJECT:
                 return None
-            return None if path.is_dir() else _info(name, found)
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return what lies unfinished in this store, sorted by name: of writers at work, and of killed ones."""
@@ -188,6 +190,8 @@ class LocalStore:
         """Make `folder` durably, and all above it: the process that made them may not have lived to sync them."""
         if folder in self._settled:
             return
+        if self._settled and not self.root.exists():
+            raise FileNotFoundError(errno.ENOENT, "the folder of the store was removed meanwhile", str(self.root))
         top = folder
         while not top.exists() and top != top.parent:
             top = top.parent
@@ -204,7 +208,9 @@ class LocalStore:
     def _temporary(self, data: bytes) -> Iterator[Path]:
         """Yield a new file that durably holds `data`, and remove it afterwards, whatever happens."""
         folder = self._unlinked(self.root / TEMPORARY_FOLDER)
-        folder.mkdir(parents=True, exist_ok=True)
+        # What it lies in is made once: an output that is removed under a run must not come back as an empty one.
+        folder.mkdir(parents=folder not in self._settled, exist_ok=True)
+        self._settled.add(folder)
         while True:
             path = folder / draw_name()
             with path.open("xb") as file:
@@ -237,10 +243,11 @@ def _link(temporary: Path, path: Path) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
+        if find_regular(path).st_size != len(data):
+            return False
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read() == data
     except FileNotFoundError:
         return False
 
@@ -294,9 +301,9 @@ def _lock(descriptor: int) -> bool:
 def _open_to_lock(path: Path) -> int:
     try:
         # NFS gives such a lock only to those who may write.
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return open_regular(path, os.O_RDWR)
     except PermissionError:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return open_regular(path)
 
 
 def _walk(folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:

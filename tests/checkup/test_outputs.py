@@ -6,9 +6,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from mixer.checkup import checkup, outputs
 from mixer.checkup.base import Check
 from mixer.checkup.outputs import SKEW_REFUSED_S, SKEW_WARNED_S, clock_check, output_checks
 from mixer.core.plan import shard_path
+from mixer.errors import ChangedError
 from mixer.storage import LocalStore, Store, open_store
 from mixer.storage.filesystems import filesystem_for
 from mixer.testing import MemoryStore, OverwritingStore
@@ -129,6 +132,30 @@ def test_of_a_config_the_inputs_are_looked_at_and_those_missing_named(tmp_path: 
     assert inputs["datasets"].found == "2 of 3 found, 4 files together"
     assert (inputs["books"].state, str(tmp_path / "nowhere") in inputs["books"].found) == ("failed", True)
     assert not looked.ok
+
+
+def test_of_a_config_it_is_told_whether_building_it_would_be_refused(tmp_path: Path) -> None:
+    values = config_values(tmp_path)
+    path = tmp_path / "mix.yaml"
+
+    def said(**changes: Any) -> Check:
+        path.write_text(yaml.safe_dump({**values, **changes}, sort_keys=False))
+        [check] = [check for check in checkup(str(path)).checks if (check.area, check.name) == ("output", "config")]
+        return check
+
+    config = mix_config(tmp_path)
+    with building.start(config) as run:
+        run.write(2)
+    assert said().state == "ok"
+    changed = said(batches=11)
+    with pytest.raises(ChangedError) as refused:
+        building.build(config.model_copy(update={"batches": 11}))
+    assert (changed.state, changed.found) == ("failed", str(refused.value))
+    (tmp_path / "inputs/code/part-0.parquet").touch()
+    touched = said()
+    with pytest.raises(ChangedError) as refused:
+        building.build(config)
+    assert (touched.state, touched.found) == ("failed", str(refused.value))
 
 
 @pytest.mark.s3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_a_store_that_fails_ends_with_1_and_the_same_command_goes_on(
         == f"mixer: create data/shard-00000002.parquet: no space left on device; make room\n{running.AGAIN}\n"
     )
     assert mixer("status", str(tmp_path / "out"), "--json").json["committed"] == 2
+    assert mixer("run", config, "--no-prefect", "--quiet").code == 0
+
+
+def test_a_run_whose_output_is_removed_is_not_said_to_go_on(
+    mixer: Mixer, tmp_path: Path, install: Callable[..., None]
+) -> None:
+    def removed(config: MixConfig, *, on_commit: Callable[[Commit], None], **options: Any) -> RunSummary:
+        def remove(commit: Commit) -> None:
+            on_commit(commit)
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+        return building.build(config, on_commit=remove, **options)
+
+    install(removed)
+    config = config_file(tmp_path)
+    answer = mixer("run", config, "--quiet")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.endswith(f"its folder was removed meanwhile\n{running.GONE}\n")
+    assert not (tmp_path / "out").exists()
     assert mixer("run", config, "--no-prefect", "--quiet").code == 0
 
 

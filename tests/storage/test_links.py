@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,44 @@ def test_a_store_whose_own_folder_is_a_link_is_used(tmp_path: Path) -> None:
     assert store.get("data/x") == b"1"
     assert [info.name for info in store.list("")] == ["data/x"]
     assert (tmp_path / "real" / "data" / "x").read_bytes() == b"1"
+
+
+def nowhere(path: Path) -> None:
+    path.symlink_to(path.parent / "nothing")
+
+
+def socket_at(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, chdir(path.parent):  # such a name may not be long
+        server.bind(path.name)
+
+
+@pytest.mark.parametrize("verb", ["get", "get_range", "create", "replace", "stat"])
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [(os.mkfifo, "a pipe"), (nowhere, "a symbolic link that leads nowhere"), (socket_at, "a socket")],
+    ids=["pipe", "link", "socket"],
+)
+def test_what_is_no_file_is_refused_in_an_objects_place_and_never_waited_for(
+    tmp_path: Path, put: Callable[[Path], None], kind: str, verb: str
+) -> None:
+    store = LocalStore(tmp_path)
+    put(tmp_path / "odd")
+    with pytest.raises(StoreError, match=f"odd: expected a file, found {kind}; move it away"):
+        on_all_verbs(store, "odd")[verb]()
+    assert os.path.lexists(tmp_path / "odd")
+    assert list((tmp_path / ".mixer/tmp").glob("*")) == []
+
+
+def test_an_empty_object_is_not_taken_for_a_pipe_that_holds_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "odd")
+    with pytest.raises(StoreError, match="found a pipe"):
+        LocalStore(tmp_path).create("odd", b"")
+
+
+def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    store = LocalStore(tmp_path)
+    found = store.stat("link")
+    assert found is not None
+    assert (found.bytes, store.get("link"), store.create("link", b"34")) == (2, b"12", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -362,6 +363,20 @@ def test_a_folder_where_an_object_is_needed_is_named(tmp_path: Path) -> None:
 def test_a_name_too_long_for_the_disk_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not take a name so long"):
         LocalStore(tmp_path).put("x" * 300, b"1")
+
+
+@pytest.mark.parametrize("name", ["data/1", "other/1", "1"])
+@pytest.mark.parametrize("verb", ["put", "create"])
+def test_a_folder_that_is_removed_under_a_store_does_not_come_back(tmp_path: Path, verb: str, name: str) -> None:
+    """What was in it is gone: an output with the rest of a run only would be worse than none."""
+    store = LocalStore(tmp_path / "out")
+    store.put("data/0", b"0")
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(StoreError, match=f"{name}: there is no such file, or its folder was removed meanwhile"):
+        getattr(store, verb)(name, b"1")
+    assert not (tmp_path / "out").exists()
+    LocalStore(tmp_path / "out").put(name, b"1")
+    assert (tmp_path / "out" / name).read_bytes() == b"1"
 
 
 def test_a_path_is_made_absolute_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
