@@ -6,46 +6,27 @@ restores a run from a copy wants to know all that is damaged.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mixer import extending
 from mixer.building import started
 from mixer.checking import check_amendment, check_commit, check_complete, check_final, checkpoint_problem
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
-from mixer.core.fingerprint import sha256_hex
 from mixer.errors import CorruptionError
 from mixer.planning import Planned
 from mixer.publishing import manifest
 from mixer.records import read_record
-from mixer.shards import footer
+from mixer.shard_checking import Problem, shard_problems
 from mixer.storage import ObjectInfo, Store
-from mixer.storage.reading import ObjectFile
 
 READERS = 4
 """Objects that are read at once."""
-RANGE_BYTES = 64 << 20
-"""Most of a shard that is read and held at once by a reader."""
 _MOST_MISSING = 1000
 """Missing slots that are named one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong."""
-
-    object: str
-    """Where: the object's full address."""
-    problem: str
-    """What was expected, what was found, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +93,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
         log = _Log(store, run)
         log.read(objects, readers)
         problems = list(log.problems)
-        found = readers.map(partial(_shard_problems, store), log.commits, log.plans)
+        found = readers.map(partial(shard_problems, store), log.commits, log.plans)
         for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
             problems += wrong
             if on_object is not None:
@@ -315,63 +296,6 @@ class _Log:
                 check_complete(run.plan, self.commits[-1] if self.commits else None, "final")
         except CorruptionError as error:
             self._report(name, str(error).removeprefix("final: "))
-
-
-def _shard_problems(store: Store, commit: Commit, run: Planned | None) -> list[Problem]:
-    """Return what is wrong with the shard of `commit`; it is read whole."""
-    where = f"{store.url}/{commit.path}"
-    info = store.stat(commit.path)
-    # Before it is read: what lies there may be of any size.
-    if info is not None and info.bytes != commit.bytes:
-        return [Problem(where, f"expected {commit.bytes} bytes, found {info.bytes}; restore it from a copy")]
-    is_short = commit.bytes <= RANGE_BYTES
-    data = store.get(commit.path) if info is not None and is_short else None
-    if info is None or (is_short and data is None):
-        return [Problem(where, "missing, though the log names it; restore it from a copy")]
-    if (found := _sha256(store, commit) if data is None else sha256_hex(data)) != commit.sha256:
-        return [Problem(where, f"expected sha256 {commit.sha256}, found {found}; restore it from a copy")]
-    file = ObjectFile(store, commit.path, commit.bytes) if data is None else pa.BufferReader(data)
-    return [Problem(where, problem) for problem in (_parquet_problems(run, commit, file) if run is not None else ())]
-
-
-def _sha256(store: Store, commit: Commit) -> str:
-    """Return the hash of a shard that is too long to be held, read in ranges.
-
-    A range has no checksum on its way from S3, where a whole object has one: so before it is called damaged, it is read
-    once more.
-    """
-    found = ""
-    for _ in range(2):
-        digest = hashlib.sha256()
-        for start in range(0, commit.bytes, RANGE_BYTES):
-            digest.update(store.get_range(commit.path, start, min(commit.bytes, start + RANGE_BYTES)))
-        found = digest.hexdigest()
-        if found == commit.sha256:
-            break
-    return found
-
-
-def _parquet_problems(run: Planned, commit: Commit, readable: Any) -> Iterator[str]:
-    """Yield what a shard says of itself that is not so, though its bytes are those that were committed."""
-    try:
-        with pq.ParquetFile(readable) as file:
-            metadata, schema = file.metadata, file.schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        yield f"not readable as Parquet, though its bytes are those that were committed: {error}"
-        return
-    if metadata.num_rows != commit.rows:
-        yield f"expected {commit.rows} rows, found {metadata.num_rows}"
-    if not schema.equals(run.shard_schema):
-        yield f"expected the columns {_columns(run.shard_schema)}, found {_columns(schema)}"
-    said = metadata.metadata or {}
-    for key, expected in footer(run.plan, run.plan.shard(commit.shard), run.run).items():
-        found = said.get(key.encode(), b"").decode(errors="replace")
-        if found != expected:
-            yield f"expected the footer to say {expected}, found {found or 'nothing'}"
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Iterator[Problem]:

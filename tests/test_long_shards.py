@@ -62,7 +62,7 @@ def test_a_long_shard_is_read_in_ranges_and_once_more_before_it_is_called_damage
 ) -> None:
     store = Hurting(out, times)
     monkeypatch.setattr("mixer.building.open_store", lambda url: store)
-    monkeypatch.setattr("mixer.verifying.RANGE_BYTES", 100)
+    monkeypatch.setattr("mixer.shard_checking.RANGE_BYTES", 100)
     monkeypatch.setattr("mixer.verifying.READERS", 1)
     found = problems(out)
     assert store.longest < 10_000
@@ -70,7 +70,7 @@ def test_a_long_shard_is_read_in_ranges_and_once_more_before_it_is_called_damage
 
 
 def test_a_long_shard_that_is_damaged_or_another_is_found(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixer.verifying.RANGE_BYTES", 100)
+    monkeypatch.setattr("mixer.shard_checking.RANGE_BYTES", 100)
     name = "data/shard-00000002.parquet"
     data = (out / name).read_bytes()
     (out / name).write_bytes(bytes([data[0] ^ 1]) + data[1:])

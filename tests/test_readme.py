@@ -222,7 +222,8 @@ def test_the_commands_and_their_options_are_those_of_the_program() -> None:
         assert everywhere <= options
         expected[name] = options - everywhere
     said = {
-        row[0].split()[1].strip("`"): set(re.findall(r"`(--[\w-]+)`", row[2])) for row in table("| command | what it does | o")
+        row[0].split()[1].strip("`"): set(re.findall(r"`(--[\w-]+)`", row[2]))
+        for row in table("| command | what it does | o")
     }
     assert said == expected
 
