@@ -32,6 +32,15 @@ def random_order(items: int, *path: str | int) -> Rows:
     return np.argsort(drawn, kind="stable").astype(np.int64)
 
 
+def full_order(rows: int, seed: int, name: str) -> Rows:
+    """Return the order of all rows of a dataset among each other, in the pass that has `seed`: 8 bytes a row.
+
+    >>> full_order(5, 17, "web").tolist()
+    [1, 3, 4, 2, 0]
+    """
+    return random_order(rows, seed, name, "all")
+
+
 def blocks_of(row_groups: npt.ArrayLike, block_rows: int) -> Rows:
     """Return the sizes of blocks of whole, consecutive row groups: each is ended by the first that fills it.
 

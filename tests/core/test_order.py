@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.order import BlockOrder, blocks_of, random_order
+from mixer.core.order import BlockOrder, blocks_of, full_order, random_order
 
 blocks = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(tuple)
 seeds = st.integers(0, 2**64)
@@ -59,9 +59,11 @@ def test_orders_never_change() -> None:
     """What was shuffled once must come in this order for ever: other numbers here would be another mix."""
     assert random_order(10, 17, "web").tolist() == GOLDEN_TEN
     assert digest(random_order(100_000, 17, "web", "blocks")) == GOLDEN_LONG
+    assert digest(full_order(50_000, 18, "web")) == GOLDEN_FULL
     assert digest(BlockOrder((1000, 500, 2000, 7), 18, "b\u00fccher").rows(0, 3507)) == GOLDEN_BLOCKS
 
 
+GOLDEN_FULL = "58b76edae810b3d3"
 GOLDEN_TEN = [3, 4, 9, 1, 2, 0, 5, 6, 7, 8]
 GOLDEN_LONG = "6bc6dfc86c388fa7"
 GOLDEN_BLOCKS = "5867888a5e10b4c8"
