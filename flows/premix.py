@@ -60,6 +60,8 @@ class _Start:
     head: str
     caller: Caller
     accept_unsafe_store: bool
+    taken: int
+    """Shards that the run has from another one, and does not write."""
     reporter: Reporter | None = None
 
     def hear(self, commit: Commit) -> None:
@@ -129,7 +131,9 @@ def open_run(config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsa
     run = building.start(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
     view = RunView(run.output, run.fingerprint, run.plan)
     caller = current_caller.get() or Caller()
-    _starts[run.owner] = _Start(view, run.owner, run, run.last_commit, run.head, caller, accept_unsafe_store)
+    last = run.last_commit
+    taken = 0 if last is not None else run.committed
+    _starts[run.owner] = _Start(view, run.owner, run, last, run.head, caller, accept_unsafe_store, taken)
     return run.owner
 
 
@@ -246,7 +250,7 @@ def _carry_out(
 def _write_all(start: _Start) -> RunSummary:
     """Write segment after segment to the end of the run, or until the caller wants it to stop."""
     shard_count = start.view.plan.shard_count
-    committed = start.last.shard + 1 if start.last is not None else 0
+    committed = start.last.shard + 1 if start.last is not None else start.taken
     segments, shards, seconds = 0, 0, 0.0
     while committed < shard_count:
         segment = next_segment(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixer.batcher import DataBatcher
-    from mixer.building import build, status
+    from mixer.building import build, fork, plan, status
     from mixer.config import MixConfig
     from mixer.core.commits import Commit
     from mixer.core.plan import Plan
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailableError,
     )
-    from mixer.planning import plan
     from mixer.verifying import verify
 
 __all__ = [
@@ -48,6 +47,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailableError",
     "build",
+    "fork",
     "plan",
     "status",
     "verify",
@@ -59,7 +59,8 @@ _HOMES = {
     "MixConfig": "mixer.config",
     "Plan": "mixer.core.plan",
     "build": "mixer.building",
-    "plan": "mixer.planning",
+    "fork": "mixer.building",
+    "plan": "mixer.building",
     "status": "mixer.building",
     "verify": "mixer.verifying",
 }

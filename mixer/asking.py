@@ -1,16 +1,17 @@
-"""From a config and what its inputs hold to what is asked of the plan: phases of integer weights, limits, orders."""
+"""From a config and what its inputs hold to what is asked: phases of integer weights, limits, orders, columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
 
-from mixer.config import MixConfig, WeightsBy
+from mixer.config import DatasetConfig, MixConfig, WeightsBy
 from mixer.core.exhaustion import Phase
 from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
 from mixer.core.weights import parse_share, tempered, weights_of_shares
 from mixer.errors import NotEnoughDataError
+from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
 
 BLOCK_ROWS = 65_536
@@ -87,3 +88,22 @@ def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
 def _blocks(inventory: Inventory) -> tuple[int, ...]:
     row_groups = [rows for entry in inventory.files for rows in entry.row_group_rows]
     return tuple(blocks_of(row_groups, BLOCK_ROWS).tolist())
+
+
+def views_of(config: MixConfig) -> dict[str, View]:
+    """Return how `config` asks for each dataset to be seen."""
+    return {name: _view(dataset, fill=config.missing == "null") for name, dataset in config.datasets.items()}
+
+
+def _view(dataset: DatasetConfig, *, fill: bool) -> View:
+    asked = dataset.columns
+    if asked is None:
+        return View(fill=fill)
+    if isinstance(asked, list):
+        return View(tuple(Column(name, name) for name in asked), fill=fill)
+    # A mapping has no order: JSON may have changed it.
+    columns = [
+        Column(stored, one) if isinstance(one, str) else Column(stored, one.name or stored, one.cast)
+        for stored, one in sorted(asked.items())
+    ]
+    return View(tuple(columns), ordered=False, fill=fill)

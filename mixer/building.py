@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from mixer import extending, planning
+from mixer import extending, forking, planning
+from mixer.ancestry import Origin, parents, taken
 from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
@@ -35,13 +38,53 @@ __all__ = [
     "attach",
     "build",
     "existing",
+    "fork",
     "look",
+    "plan",
     "start",
     "started",
     "status",
 ]
 
 log = logging.getLogger(__name__)
+
+
+def plan(config: MixConfig) -> Planned:
+    """Return the plan of a new run: inputs are listed and their footers read, and no rows.
+
+    Of a fork the run that it goes on from is read, too; see `mixer.forking`.
+
+    Raises:
+        ConfigError, InputError, SchemaError, NotEnoughDataError: Why the config cannot be run, and what to do.
+        OutputError, ChangedError, CorruptionError: The same of the run that is to be forked.
+    """
+    if config.fork is None:
+        return planning.plan(config)
+    store, began = started(config.fork.run)
+    return forking.plan(config, Origin(store, began, None), started)
+
+
+def fork(
+    output: str, shards: int, to: str, *, weights: Mapping[str, int] | None = None, batches: int | None = None
+) -> MixConfig:
+    """Return the config of a run that begins with shards of another one, and goes on in its own way.
+
+    It says what would have come in that run, or what `weights` and `batches` say, and may be changed further in all
+    that comes after the shards that are taken, before it is given to `build`. Nothing is written.
+
+    Args:
+        output: Where the other run is.
+        shards: How many of its shards to take: those before the first one that is to be another.
+        to: Where the new run is to be.
+        weights: What comes after them; as it would have come if left out.
+        batches: How many batches come after them; as many as would have come if left out.
+
+    Raises:
+        ConfigError: The run has not so many shards, or what comes makes no config.
+        OutputError, CorruptionError: There is no run, or what is there is damaged.
+    """
+    store, began = started(output)
+    return forking.config_for(Origin(store, began, None), shards, to, started, weights=weights, batches=batches)
 
 
 def start(
@@ -67,7 +110,7 @@ def start(
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None
     if data is None:
-        planned = planning.plan(config)
+        planned = plan(config)
         refuse_foreign(store)
         store = fit_to_write(store, accept_unsafe=accept_unsafe_store)
         data = planning.run_file(planned)
@@ -97,25 +140,26 @@ def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> Ope
 
 
 def _open(  # noqa: PLR0913 -- each is one independent fact of this start
-    store: Store, started: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool, is_proven: bool
+    store: Store, began: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool, is_proven: bool
 ) -> OpenRun:
     """Take the log over and check that what it says is what the plan says.
 
     Args:
         store: Where the run is.
-        started: What it began as.
+        began: What it began as.
         asked: What a start asks of it; None to go on with what `owner` was at.
         owner: The name of the start.
         accept_unsafe: Whether a store without create-only writes will do.
         is_proven: Whether `store` was tried just now.
     """
-    commit_log = CommitLog(store, started.genesis)
+    commit_log = CommitLog(store, began.genesis)
+    before = partial(parents, Origin(store, began, None), started)
 
     def judged(tail: Tail) -> tuple[Planned, Amendment | None]:
-        run = extending.current(started, tail, store.url)
+        run = extending.current(began, tail, store.url)
         check_against_plan(store, run.plan, tail)
         if asked is not None:
-            return extending.going_on(started, run, asked, tail)
+            return extending.going_on(began, run, asked, tail)
         # A start that was allowed to write otherwise goes on doing so.
         return (planning.with_settings(run, _settings_of(tail, run)) if tail.physical is not None else run), None
 
@@ -123,13 +167,15 @@ def _open(  # noqa: PLR0913 -- each is one independent fact of this start
     planned, amendment = judged(tail)
     if tail.final is not None and amendment is None:
         # A complete run needs no inputs any more, and no owner.
-        return OpenRun(store, planned, LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head), tail)
+        writer = LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head)
+        return OpenRun(store, planned, writer, tail, lambda: taken(before()))
     for name, inventory in planned.inventories.items():
         check_unchanged(name, inventory)
+    before()
     if not is_proven:
         # At every start: it may lead to another store than the last one did.
         store = fit_to_write(store, accept_unsafe=accept_unsafe)
-        commit_log = CommitLog(store, started.genesis)
+        commit_log = CommitLog(store, began.genesis)
     if asked is not None and isinstance(store, CheckThenPutStore):
         log.warning("UNSAFE STORE, AND ITS RISK IS ACCEPTED: %s has no create-only writes; %s", store.url, RISK)
     expected_owner = owner if asked is None else None
@@ -141,8 +187,8 @@ def _open(  # noqa: PLR0913 -- each is one independent fact of this start
     if amendment is not None:
         found = replace(found, amended=writer.append("amend", amendment.payload()), final=None, head=writer.head)
         log.info("extended number=%d batches=%d", amendment.number, planned.plan.batches)
-    publish_card(store, started, planned, commit_log.amendments(found.amended))
-    return OpenRun(store, planned, writer, found)
+    publish_card(store, began, planned, commit_log.amendments(found.amended))
+    return OpenRun(store, planned, writer, found, lambda: taken(before()))
 
 
 def _settings_of(tail: Tail, planned: Planned) -> WriterSettings:

@@ -63,19 +63,19 @@ def check_complete(plan: Plan, last: Commit | None, where: str) -> None:
         raise CorruptionError(f"{where}: finishes the run of {plan.shard_count} shards after {after}")
 
 
-def check_amendment(amendment: Amendment, last: Commit | None, earlier: int, where: str) -> None:
+def check_amendment(amendment: Amendment, done: tuple[int, int], earlier: int, where: str) -> None:
     """Check that an amendment follows what is before it.
 
     Args:
         amendment: The amendment.
-        last: The newest commit before it.
+        done: How many shards and batches of the mix were there before it.
         earlier: How many amendments are before it.
         where: Where it is, for messages.
 
     Raises:
         CorruptionError: It does not.
     """
-    shards, batches = (last.shard + 1, last.first_batch + last.batches) if last else (0, 0)
+    shards, batches = done
     for what, expected, found in (
         ("number", earlier + 1, amendment.number),
         ("shards", shards, amendment.shards),

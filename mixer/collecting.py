@@ -105,7 +105,9 @@ class Garbage:
     """What could not be deleted."""
 
 
-def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str] | None = None) -> Verdict | None:
+def judge(
+    name: str, *, committed: int, finished: bool, stale: Mapping[str, str] | None = None, taken: int = 0
+) -> Verdict | None:
     """Return whether the object `name` may go; None if it is part of the run.
 
     Args:
@@ -113,6 +115,7 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
         committed: Shards that are part of the run.
         finished: Whether the run is complete, so that a start has nothing to do unless it extends it.
         stale: Checkpoints that do not say what the log says, and how so.
+        taken: How many of these shards lie in the output of another run.
 
     >>> judge("data/shard-00000003.parquet", committed=4, finished=True)
     >>> judge("data/shard-00000004.parquet", committed=4, finished=True).collect
@@ -123,7 +126,7 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
     Verdict(collect=False, reason='not made by mixer')
     """
     number = shard_number(name)
-    if name in _OWN or name.startswith(commits.LOG_PREFIX) or (number is not None and number < committed):
+    if name in _OWN or name.startswith(commits.LOG_PREFIX) or (number is not None and taken <= number < committed):
         return None
     if commits.checkpoint_stop(name) is not None:
         found = (stale or {}).get(name)
@@ -131,11 +134,15 @@ def judge(name: str, *, committed: int, finished: bool, stale: Mapping[str, str]
     if name.startswith(PROBE_FOLDER) and is_drawn(name.removeprefix(PROBE_FOLDER)):
         reason = "left by a probe of the store" if finished else "a start may be at its probe of the store"
         return Verdict(collect=finished, reason=reason)
-    if number is not None and finished:
-        return Verdict(collect=False, reason="a shard beyond the last one: an extension would use or replace it")
-    if number is not None:
-        return Verdict(collect=False, reason="not committed yet: by a writer at work, or by the next start")
-    return _FOREIGN
+    if number is not None and number < taken:
+        reason = "not made by this run: its shard of this number lies in the output that it was forked from"
+    elif number is not None and finished:
+        reason = "a shard beyond the last one: an extension would use or replace it"
+    elif number is not None:
+        reason = "not committed yet: by a writer at work, or by the next start"
+    else:
+        return _FOREIGN
+    return Verdict(collect=False, reason=reason)
 
 
 def judge_unfinished(*, held: bool | None, foreign: bool = False) -> Verdict:
@@ -228,6 +235,7 @@ class _Survey:
         self.finished = False
         self._stop = 0
         self._started = started
+        self._taken, _ = started.done(None)
         self._log = CommitLog(store, started.genesis)
         self._definition = self._definition_version()
 
@@ -276,7 +284,7 @@ class _Survey:
         return None
 
     def _judge(self, name: str, stale: Mapping[str, str]) -> Verdict | None:
-        return judge(name, committed=self.committed, finished=self.finished, stale=stale)
+        return judge(name, committed=self.committed, finished=self.finished, stale=stale, taken=self._taken)
 
     def _definition_version(self) -> str | None:
         info = self.store.stat(commits.RUN_NAME)
@@ -288,7 +296,7 @@ class _Survey:
         planned = extending.current(self._started, tail, self.store.url)
         check_against_plan(self.store, planned.plan, tail)
         self.run = planned.run
-        self.committed = tail.commit.shard + 1 if tail.commit else 0
+        self.committed, _ = planned.done(tail.commit)
         self.finished = tail.final is not None
         self._stop = tail.next_slot
 

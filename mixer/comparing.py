@@ -8,9 +8,10 @@ from pathlib import Path
 
 from mixer.building import Existing, look, started
 from mixer.config import MixConfig, load_config
+from mixer.differing import differences, row_differences
 from mixer.errors import ChangedError, NotEnoughDataError
 from mixer.extending import Asked, going_on
-from mixer.planning import Planned, differences, row_differences
+from mixer.planning import Planned
 from mixer.shards import DEFAULT_LEVELS
 from mixer.sources.inventory import Inventory, check_unchanged
 from mixer.storage.inputs import InputListing, find_inputs

@@ -20,6 +20,7 @@ from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.commits import Amendment, Commit, Slot
 from mixer.core.plan import first_change
+from mixer.differing import check_same, row_differences
 from mixer.errors import ChangedError, CorruptionError, NotEnoughDataError
 from mixer.log import Tail
 from mixer.planning import Planned
@@ -89,8 +90,8 @@ def going_on(started: Planned, run: Planned, asked: Asked, tail: Tail) -> tuple[
         NotEnoughDataError: It is an extension, and the inputs have too few rows for it.
     """
     config, allow_repack = asked.config, asked.allow_repack
-    if not planning.row_differences(run.config, config):
-        return planning.check_same(run, config, allow_repack=allow_repack), None
+    if not row_differences(run.config, config):
+        return check_same(run, config, allow_repack=allow_repack), None
     try:
         longer, amendment = _extension(started, run, config, tail.commit, tail.head)
     except NotEnoughDataError as error:
@@ -104,7 +105,7 @@ def going_on(started: Planned, run: Planned, asked: Asked, tail: Tail) -> tuple[
             "That only makes the run longer: `mixer run --extend`, in Python `extend=True`, does it and touches "
             "nothing that is there. Else go back to the former config, or choose another output.",
         )
-    return planning.check_same(longer, config, allow_repack=allow_repack), amendment
+    return check_same(longer, config, allow_repack=allow_repack), amendment
 
 
 def _extension(
@@ -118,7 +119,7 @@ def _extension(
     """
     grown = _grown(started.config, config)
     check_only_longer(run, config)
-    batches = last.first_batch + last.batches if last else 0
+    shards, batches = run.done(last)
     try:
         longer = planning.replanned(started, grown, cuts=_cuts(run, batches), extensions=run.extensions + 1)
     except NotEnoughDataError as error:
@@ -144,7 +145,7 @@ def _extension(
         run=longer.run,
         asked=_asked(started.config, grown),
         cuts=longer.plan.cuts,
-        shards=last.shard + 1 if last else 0,
+        shards=shards,
         batches=batches,
         prev=head,
     )
@@ -156,7 +157,7 @@ def check_only_longer(run: Planned, config: MixConfig) -> None:
     Raises:
         ChangedError: It does; what is listed is what no extension may change.
     """
-    others = planning.row_differences(_grown(run.config, config), config)
+    others = row_differences(_grown(run.config, config), config)
     if others:
         raise _refused(
             config,
@@ -167,7 +168,7 @@ def check_only_longer(run: Planned, config: MixConfig) -> None:
 
 
 def _refusal(run: Planned, config: MixConfig, why: str) -> ChangedError:
-    return _refused(config, planning.row_differences(run.config, config), why)
+    return _refused(config, row_differences(run.config, config), why)
 
 
 def _refused(config: MixConfig, rows: list[str], why: str) -> ChangedError:

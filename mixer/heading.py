@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer import extending
+from mixer.ancestry import Origin, parents
 from mixer.building import started
-from mixer.checking import check_commit, check_length
-from mixer.core import commits
+from mixer.checking import check_length
 from mixer.core.commits import Commit
-from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, MixerError, OutputError
 from mixer.log import CommitLog
-from mixer.planning import Planned
 from mixer.storage import Store
 from mixer.storage.reading import ObjectFile
 
@@ -50,49 +47,23 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
     shard, first = plan.shard_at(batch), batch * plan.batch_size
     tables: list[pa.Table] = []
-    for commit in _commits_from(log, began, shard):
+    itself = Origin(store, began, None)
+    # What lies here can be read whatever has become of the runs before it.
+    before = parents(itself, started) if shard < itself.start else []
+    for at, commit in ((origin.store, commit) for origin in (*before, itself) for commit in origin.commits(shard)):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
-        tables.append(_read(store, commit, start, stop, run.shard_schema))
+        tables.append(_read(at, commit, start, stop, run.shard_schema))
         if sum(map(len, tables)) >= rows:
             break
     if not tables and shard:
-        last = log.tail().commit
-        done = last.first_batch + last.batches if last else 0
+        _, done = began.done(log.tail().commit)
         raise OutputError(
             f"{store.url}: batch {batch} is not committed yet, so far there are {done}; "
             f"go on with `mixer run`, or ask for an earlier one"
         )
     table = pa.concat_tables(tables) if tables else run.shard_schema.empty_table()
     return Rows(output, run.run[:12], plan.batch_size, first, table)
-
-
-def _commits_from(log: CommitLog, began: Planned, shard: int) -> Iterator[Commit]:
-    """Yield the commits of `shard` and those after it, each checked against what the run was when it was written.
-
-    The slot of a shard lies as many slots after its number as there are other slots before it, of starts of the run
-    above all. So a step from a commit to where the wanted one would be, were there only commits in between, never goes
-    too far.
-    """
-    stop = log.next_slot()
-    plans: dict[int | None, Plan] = {None: began.plan}
-    number = shard + 1
-    while number < stop:
-        slot = log.slot(number)
-        if slot.kind != "shard":
-            number += 1
-            continue
-        where = f"{log.store.url}/{commits.slot_name(number)}"
-        commit = commits.commit_from(slot.payload, where)
-        at = log.amended_number(slot)
-        if at not in plans and (amended := log.amended_at(slot)):
-            plans[at] = extending.amended(began, amended, f"{log.store.url}/{commits.slot_name(amended.number)}").plan
-        check_commit(plans[at], commit, where)
-        if commit.shard < shard:
-            number += shard - commit.shard
-            continue
-        yield commit
-        number += 1
 
 
 def _read(store: Store, commit: Commit, start: int, stop: int, schema: pa.Schema) -> pa.Table:

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from mixer.ancestry import Place
 from mixer.checking import check_shards_there
 from mixer.core import commits
-from mixer.core.commits import Commit
+from mixer.core.commits import Commit, Parent
 from mixer.core.fingerprint import sha256_hex
 from mixer.core.plan import Plan, ShardSpec, State, shard_path
 from mixer.errors import FencedError, StoreError
 from mixer.log import LogWriter, Tail
 from mixer.planning import Planned
-from mixer.publishing import has_manifest, publish_manifest
+from mixer.publishing import has_manifest, manifest, publish_manifest
 from mixer.shards import alike_bytes_max, is_alike
 from mixer.sources.base import Source
 from mixer.storage import Store
@@ -52,7 +53,7 @@ class RunSummary:
     batches: int
     """Batches of the committed shards."""
     bytes: int
-    """Bytes of the committed shards."""
+    """Bytes of the committed shards that lie in the output."""
     head: str
     """The chain head: equal for any two runs of one definition over the same data that are equally far."""
     finished: bool
@@ -61,13 +62,31 @@ class RunSummary:
     last_commit: Commit | None
     extensions: int = 0
     """How often the run was extended."""
+    parent: Parent | None = None
+    """The run whose shards the first ones are, and where they lie, if this one was forked from it."""
 
 
 class OpenRun:
     """A run that this process may add to, until a newer start takes it over. Not for several threads at once."""
 
-    def __init__(self, store: Store, planned: Planned, writer: LogWriter, tail: Tail) -> None:
-        """Go on after `tail`, with the right to write that `writer` is."""
+    def __init__(
+        self,
+        store: Store,
+        planned: Planned,
+        writer: LogWriter,
+        tail: Tail,
+        taken: Callable[[], list[Place]] = list,
+    ) -> None:
+        """Go on after `tail`, with the right to write that `writer` is.
+
+        Args:
+            store: Where the run is.
+            planned: What it is.
+            writer: The right to add to its log.
+            tail: The end of the log.
+            taken: Finds the shards that the run has from others, if it was forked.
+        """
+        self._taken = taken
         self._store = store
         self._planned = planned
         self._writer = writer
@@ -106,7 +125,7 @@ class OpenRun:
     @property
     def committed(self) -> int:
         """How many shards are part of the run."""
-        return self._last.shard + 1 if self._last else 0
+        return self._planned.done(self._last)[0]
 
     @property
     def finished(self) -> bool:
@@ -254,8 +273,9 @@ class OpenRun:
             raise ValueError(f"expected {plan.shard_count} committed shards, found {self.committed}; write them first")
         if self._finished and has_manifest(self._store, self._planned, self._writer.head):
             return self.summary()
+        taken = self._taken()
         # Others may have extended the run, and added to the log, since it was finished.
-        shards = self._writer.log.commits()[: plan.shard_count]
+        shards = self._writer.log.commits()[: plan.shard_count - len(taken)]
         check_shards_there(self._store, shards)
         if not self._finished:
             payload = commits.final_payload(
@@ -267,7 +287,8 @@ class OpenRun:
             )
             self._writer.append("final", payload)
             self._finished = True
-        publish_manifest(self._store, self._planned, self._writer.log, shards, self._writer.head)
+        data = manifest(self._planned, shards, self._writer.head, taken)
+        publish_manifest(self._store, self._planned, self._writer.log, data, self._writer.head)
         return self.summary()
 
     def summary(self) -> RunSummary:
@@ -278,9 +299,9 @@ class OpenRun:
 def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *, finished: bool) -> RunSummary:
     """Return how far a run is whose newest commit is `last`."""
     plan = planned.plan
-    committed = last.shard + 1 if last else 0
-    batches = last.first_batch + last.batches if last else 0
-    names = {shard_path(index) for index in range(committed)}
+    committed, batches = planned.done(last)
+    parent = planned.parent
+    names = {shard_path(index) for index in range(parent.shards if parent else 0, committed)}
     shard_bytes = sum(info.bytes for info in store.list("data/") if info.name in names) if names else 0
     return RunSummary(
         output=planned.config.output,
@@ -295,4 +316,5 @@ def summarize(store: Store, planned: Planned, last: Commit | None, head: str, *,
         state=plan.state_at(batches),
         last_commit=last,
         extensions=planned.extensions,
+        parent=parent,
     )

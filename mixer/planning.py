@@ -9,21 +9,23 @@ become. A resumed run is planned from ``run.json`` alone, and its inputs are nev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
-from mixer.asking import limits_of, passes_of, phases_of
-from mixer.config import DatasetConfig, MixConfig
+from mixer.asking import limits_of, passes_of, phases_of, views_of
+from mixer.config import MixConfig
 from mixer.core import commits
+from mixer.core.commits import Commit, Parent
 from mixer.core.exhaustion import Phase, resolve
 from mixer.core.fingerprint import fingerprint
 from mixer.core.passes import Passes
 from mixer.core.plan import Plan
-from mixer.errors import ChangedError, ConfigError, CorruptionError
+from mixer.errors import CorruptionError
 from mixer.mixing import LINEAGE_SCHEMA
-from mixer.schemas import Column, Promotion, View, merge, schema_from_json, schema_to_json
+from mixer.schemas import Promotion, merge, schema_from_json, schema_to_json
 from mixer.shards import DEFAULT_LEVELS, WriterSettings, batches_per_row_group
 from mixer.sources.inventory import Inventory, take_inventory
 
@@ -53,6 +55,8 @@ class Planned:
     """How often the run was extended; what is said here is what it has become by the last time."""
     first_run: str | None = None
     """The run's id before it was extended."""
+    parent: Parent | None = None
+    """The run whose first shards are the first ones of this mix, if it was forked."""
 
     @property
     def run(self) -> str:
@@ -63,6 +67,12 @@ class Planned:
     def genesis(self) -> str:
         """The run's id when it began, with which the chain of its log begins."""
         return self.first_run or self.run
+
+    def done(self, last: Commit | None) -> tuple[int, int]:
+        """Return how many shards and batches of the mix are there if `last` is the newest commit of this run."""
+        if last is not None:
+            return last.shard + 1, last.first_batch + last.batches
+        return (self.parent.shards, self.parent.batches) if self.parent else (0, 0)
 
     @property
     def physical(self) -> dict[str, Any]:
@@ -90,11 +100,14 @@ class Planned:
 
 
 def plan(config: MixConfig) -> Planned:
-    """Return the plan of a new run: inputs are listed and their footers read, and no rows.
+    """Return the plan of a new run that is no fork: inputs are listed and their footers read, and no rows.
 
     Raises:
         ConfigError, InputError, SchemaError, NotEnoughDataError: Why the config cannot be run, and what to do.
+        ValueError: It is a fork's, whose plan `mixer.building.plan` returns.
     """
+    if config.fork is not None:
+        raise ValueError("expected a config without `fork`; mixer.plan takes either")
     inventories = {}
     schemas = {}
     for name, dataset in config.datasets.items():
@@ -104,7 +117,7 @@ def plan(config: MixConfig) -> Planned:
     plan_ = _plan(config, inventories)
     settings = _settings(config, plan_.phases[0], list(inventories.values()))
     plan_ = replace(plan_, batches_per_row_group=settings.batches_per_row_group)
-    definition = _definition(config, plan_, schema_to_json(merged.schema))
+    definition = _definition(config, plan_, schema_to_json(merged.schema), None)
     return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
 
 
@@ -134,26 +147,21 @@ def _plan(
     )
 
 
-def views_of(config: MixConfig) -> dict[str, View]:
-    """Return how `config` asks for each dataset to be seen."""
-    return {name: _view(dataset, fill=config.missing == "null") for name, dataset in config.datasets.items()}
+def forked(
+    config: MixConfig, parent: Parent, like: Planned, inventories: Mapping[str, Inventory], cuts: tuple[int, ...]
+) -> Planned:
+    """Return the plan of a new run that goes on from `parent`, with the columns and the writer settings of `like`.
+
+    Raises:
+        NotEnoughDataError: The datasets have too few rows.
+    """
+    settings = wanted_settings(config, like.settings.batches_per_row_group)
+    plan_ = _plan(config, inventories, settings.batches_per_row_group, cuts)
+    definition = _definition(config, plan_, like.definition["schema"], parent)
+    return Planned(config, plan_, inventories, like.schema, (), definition, settings, parent=parent)
 
 
-def _view(dataset: DatasetConfig, *, fill: bool) -> View:
-    asked = dataset.columns
-    if asked is None:
-        return View(fill=fill)
-    if isinstance(asked, list):
-        return View(tuple(Column(name, name) for name in asked), fill=fill)
-    # A mapping has no order: JSON may have changed it.
-    columns = [
-        Column(stored, one) if isinstance(one, str) else Column(stored, one.name or stored, one.cast)
-        for stored, one in sorted(asked.items())
-    ]
-    return View(tuple(columns), ordered=False, fill=fill)
-
-
-def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any], parent: Parent | None) -> dict[str, Any]:
     """Return the definition of the run that `config` has `plan` for."""
     views = views_of(config)
     return {
@@ -168,6 +176,7 @@ def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any]) -> dic
         "batches": plan.batches,
         "batches_per_shard": config.batches_per_shard,
         **({"cuts": plan.cuts} if plan.cuts else {}),
+        **({"parent": parent.definition()} if parent else {}),
         **({"missing": config.missing} if config.missing != "error" else {}),
         "lineage": config.lineage,
         "schema": schema,
@@ -187,10 +196,10 @@ def _settings(config: MixConfig, phase: Phase, inventories: list[Inventory]) -> 
         config.batch_size * weight * inventory.uncompressed_bytes // (total * max(1, inventory.rows))
         for weight, inventory in zip(phase.weights, inventories, strict=True)
     )
-    return _wanted(config, batches_per_row_group(batch_bytes, config.batches_per_shard))
+    return wanted_settings(config, batches_per_row_group(batch_bytes, config.batches_per_shard))
 
 
-def _wanted(config: MixConfig, default_batches_per_row_group: int) -> WriterSettings:
+def wanted_settings(config: MixConfig, default_batches_per_row_group: int) -> WriterSettings:
     """Return the writer settings that `config` asks for, with this process's versions."""
     level = config.compression_level
     return WriterSettings(
@@ -211,6 +220,7 @@ def run_file(planned: Planned) -> bytes:
             "run": planned.run,
             "fingerprint": planned.fingerprint,
             "asked": asked,
+            **({"parent": asdict(planned.parent)} if planned.parent else {}),
             "definition": planned.definition,
             "inputs": planned.inputs,
             "physical": planned.physical,
@@ -232,14 +242,16 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
         inventories = {name: Inventory.from_json(content["inputs"][name]) for name in config.datasets}
         definition = content["definition"]
         settings = settings_from_json(content["physical"], definition["batches_per_shard"])
+        parent = _parent(content, config, where)
         planned = Planned(
             config=config,
-            plan=_planned_before(definition, config, inventories, settings),
+            plan=_planned_before(definition, config, inventories, settings, parent),
             inventories=inventories,
             schema=schema_from_json(definition["schema"]),
             promotions=(),
             definition=definition,
             settings=settings,
+            parent=parent,
         )
         hashes_agree = (planned.run, planned.fingerprint) == (content["run"], content["fingerprint"])
     except (KeyError, TypeError, ValueError, AttributeError, CorruptionError) as error:
@@ -249,8 +261,33 @@ def read_run_file(data: bytes, output: str, where: str) -> Planned:
     return planned
 
 
+def _parent(content: Mapping[str, Any], config: MixConfig, where: str) -> Parent | None:
+    """Return the parent that ``run.json`` names, if the config has one.
+
+    Raises:
+        CorruptionError: They do not go together.
+    """
+    if "parent" not in content and config.fork is None:
+        return None
+    parent = commits.parent_from(content["parent"], where)
+    cuts = content["definition"].get("cuts", ())
+    edges = (0, *cuts)
+    if (
+        config.fork is None
+        or parent.shards != config.fork.shards
+        or not all(start < stop for start, stop in pairwise(edges))
+        or edges[-1] > parent.batches
+    ):
+        raise CorruptionError("`parent` is not what `asked` says of it; restore it from a copy")
+    return parent
+
+
 def _planned_before(
-    definition: Mapping[str, Any], config: MixConfig, inventories: Mapping[str, Inventory], settings: WriterSettings
+    definition: Mapping[str, Any],
+    config: MixConfig,
+    inventories: Mapping[str, Inventory],
+    settings: WriterSettings,
+    parent: Parent | None,
 ) -> Plan:
     """Return the plan that `config` gives, having checked that it is that of `definition`: any other is nobody's.
 
@@ -263,9 +300,11 @@ def _planned_before(
             f"its rows are mixed by the rule {definition['algorithm']!r}, this mixer has {ALGORITHM!r}; use the mixer "
             f"that the run was started with, or start a new output"
         )
-    plan_ = _plan(config, inventories, settings.batches_per_row_group)
+    # A run begins without cuts, unless it takes shards that another one has cut.
+    cuts = tuple(definition.get("cuts", ())) if parent else ()
+    plan_ = _plan(config, inventories, settings.batches_per_row_group, cuts)
     # By their hashes: to Python True is 1.
-    if fingerprint(_definition(config, plan_, definition["schema"])) != fingerprint(definition):
+    if fingerprint(_definition(config, plan_, definition["schema"], parent)) != fingerprint(definition):
         raise CorruptionError("`definition` is not what `asked` gives over `inputs`; restore it from a copy")
     return plan_
 
@@ -277,7 +316,7 @@ def replanned(started: Planned, config: MixConfig, *, cuts: tuple[int, ...], ext
         NotEnoughDataError: They have too few rows.
     """
     plan_ = _plan(config, started.inventories, started.settings.batches_per_row_group, cuts)
-    definition = _definition(config, plan_, started.definition["schema"])
+    definition = _definition(config, plan_, started.definition["schema"], started.parent)
     return replace(
         started, config=config, plan=plan_, definition=definition, extensions=extensions, first_run=started.run
     )
@@ -304,85 +343,6 @@ def settings_from_json(value: Mapping[str, Any], batches_per_shard: int) -> Writ
     ):
         raise CorruptionError("no writer settings: some value is impossible; restore it from a copy")
     return settings
-
-
-_COMPARED_OTHERWISE = {
-    "output",
-    "datasets",
-    "compression",
-    "compression_level",
-    "batches_per_row_group",
-    "length_column",
-}
-"""Fields of a config that decide no rows, or that are compared one by one."""
-
-
-def differences(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:
-    """Return how `config` differs from the one that `run` was started with: in what decides rows, and in bytes only."""
-    rows = row_differences(run.config, config)
-    had = run.settings.to_json()
-    wanted = _wanted(config, run.settings.batches_per_row_group).to_json()
-    return rows, [
-        f"{key}: the run has {had[key]!r}, now it is {wanted[key]!r}" for key in had if had[key] != wanted[key]
-    ]
-
-
-def row_differences(run: MixConfig, config: MixConfig) -> list[str]:
-    """Return how `config` differs in what decides rows from `run`, which a run was started with."""
-    was, now = run.model_dump(mode="json"), config.model_dump(mode="json")
-    found = [
-        f"{key}: the run has {was[key]!r}, the config has {now[key]!r}"
-        for key in was
-        if key not in _COMPARED_OTHERWISE and was[key] != now[key]
-    ]
-    return found + _dataset_differences(was["datasets"], now["datasets"])
-
-
-def _dataset_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return how datasets differ, each with its name."""
-    found = [f"datasets.{name}: in the run, not in the config" for name in was if name not in now]
-    found += [f"datasets.{name}: in the config, not in the run" for name in now if name not in was]
-    found += [
-        f"datasets.{name}.{key}: the run has {was[name].get(key)!r}, the config has {now[name].get(key)!r}"
-        for name in was
-        if name in now
-        for key in {**was[name], **now[name]}
-        if was[name].get(key) != now[name].get(key)
-    ]
-    if not found and list(was) != list(now):
-        found.append(f"order of datasets: the run has {list(was)}, the config has {list(now)}")
-    return found
-
-
-def check_same(run: Planned, config: MixConfig, *, allow_repack: bool) -> Planned:
-    """Return `run` as this process goes on with it, under the writer settings that `config` asks for.
-
-    Raises:
-        ChangedError: `config` is not what the run was started with; the message lists what differs.
-    """
-    rows, bytes_only = differences(run, config)
-    if rows:
-        raise ChangedError(
-            f"{config.output}: holds a run of another definition, which is never changed:\n  "
-            + "\n  ".join(rows)
-            + "\nGo back to the config it was started with, or choose another output."
-        )
-    if not bytes_only:
-        return run
-    if not allow_repack:
-        raise ChangedError(
-            f"{config.output}: its run writes Parquet otherwise, so further shards would hold the same rows in other "
-            f"bytes than an unbroken run's:\n  "
-            + "\n  ".join(bytes_only)
-            + "\nUse the former settings and versions, or allow it with `--allow-repack`."
-        )
-    settings = _wanted(config, run.settings.batches_per_row_group)
-    if settings.batches_per_row_group > run.plan.batches_per_shard:
-        raise ConfigError(
-            f"batches_per_row_group: expected at most batches_per_shard ({run.plan.batches_per_shard}), "
-            f"found {settings.batches_per_row_group}"
-        )
-    return with_settings(run, settings)
 
 
 def with_settings(run: Planned, settings: WriterSettings) -> Planned:

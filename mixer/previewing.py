@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mixer import extending, planning
+from mixer.building import plan
 from mixer.checking import check_against_plan, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
+from mixer.differing import row_differences
 from mixer.errors import ChangedError, MixerError, NotEnoughDataError, OutputError
 from mixer.extending import Asked
 from mixer.log import CommitLog, Tail
@@ -47,28 +49,28 @@ def preview(config: MixConfig) -> Preview:
     store = open_store(config.output)
     data = read_record(store, commits.RUN_NAME)
     if data is None:
-        planned = planning.plan(config)
+        planned = plan(config)
         try:
             refuse_foreign(store)
         except OutputError as error:
             return Preview(planned, "refuse", 0, error)
-        return Preview(planned, "start", 0)
+        return Preview(planned, "start", planned.done(None)[0])
     started = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
     tail = CommitLog(store, started.genesis).tail()
     run = extending.current(started, tail, store.url)
     try:
         planned, amendment = extending.going_on(started, run, Asked(config, extend=True, allow_repack=False), tail)
     except (ChangedError, NotEnoughDataError) as error:
-        if not planning.row_differences(run.config, config):
+        if not row_differences(run.config, config):
             return Preview(run, "refuse", 0, error)
-        return Preview(planning.plan(config), "refuse", 0, error)
+        return Preview(plan(config), "refuse", 0, error)
     check_against_plan(store, run.plan, tail)
     return _resumed(planned, tail, is_longer=amendment is not None)
 
 
 def _resumed(run: Planned, tail: Tail, *, is_longer: bool) -> Preview:
     """Return how a run that is there would go on, made longer or not."""
-    committed = tail.commit.shard + 1 if tail.commit else 0
+    committed, _ = run.done(tail.commit)
     if tail.final is not None and not is_longer:
         return Preview(run, "nothing", committed)
     try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from mixer import extending
+from mixer.ancestry import Place
 from mixer.core import commits
 from mixer.core.commits import Commit, Slot
 from mixer.core.fingerprint import canonical_json
@@ -52,8 +54,17 @@ Rows stand batch by batch, and in a batch dataset by dataset: row `i` is in batc
 
 {_weights(plan)}
 {lineage}
-The shards lie in `data/`. `manifest.json` lists them with rows, bytes and sha256 once the run is complete.
+{_places(planned)} `manifest.json` lists them with rows, bytes and sha256 once the run is complete.
 """.encode()
+
+
+def _places(planned: Planned) -> str:
+    """Return where the shards lie."""
+    parent = planned.parent
+    if parent is None:
+        return "The shards lie in `data/`."
+    first = f"the first {parent.shards:,} ({parent.batches:,} batches) are those of the run in `{_cell(parent.output)}`"
+    return f"The shards lie in `data/`, but not all: {first}."
 
 
 def _weights(plan: Plan) -> str:
@@ -76,8 +87,15 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`").replace("<", "&lt;")
 
 
-def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
-    """Return ``manifest.json``: what the log says, in one object for tools that need no more."""
+def manifest(planned: Planned, shards: Sequence[Commit], head: str, taken: Sequence[Place] = ()) -> bytes:
+    """Return ``manifest.json``: what the log says, in one object for tools that need no more.
+
+    Args:
+        planned: What the run is.
+        shards: Its own commits.
+        head: The chain head.
+        taken: The shards before them, which lie in the outputs of other runs.
+    """
     plan = planned.plan
     return canonical_json(
         {
@@ -88,27 +106,31 @@ def manifest(planned: Planned, shards: Sequence[Commit], head: str) -> bytes:
             "batch_size": plan.batch_size,
             "batches": plan.batches,
             "rows": plan.rows,
-            "bytes": sum(shard.bytes for shard in shards),
+            "bytes": sum(shard.bytes for shard in (*(commit for _, commit in taken), *shards)),
             "datasets": [
                 {"name": name, "rows": rows}
                 for name, rows in zip(plan.names, plan.schedule.offsets_at(plan.batches), strict=True)
             ],
             "phases": planned.definition["phases"],
             "shards": [
-                {
-                    "path": shard.path,
-                    "rows": shard.rows,
-                    "bytes": shard.bytes,
-                    "sha256": shard.sha256,
-                    "first_row": shard.first_batch * plan.batch_size,
-                    "first_batch": shard.first_batch,
-                    "batches": shard.batches,
-                    "counts": shard.counts,
-                }
-                for shard in shards
+                *({"output": output, **_entry(shard, plan.batch_size)} for output, shard in taken),
+                *(_entry(shard, plan.batch_size) for shard in shards),
             ],
         }
     )
+
+
+def _entry(shard: Commit, batch_size: int) -> dict[str, Any]:
+    return {
+        "path": shard.path,
+        "rows": shard.rows,
+        "bytes": shard.bytes,
+        "sha256": shard.sha256,
+        "first_row": shard.first_batch * batch_size,
+        "first_batch": shard.first_batch,
+        "batches": shard.batches,
+        "counts": shard.counts,
+    }
 
 
 def has_manifest(store: Store, planned: Planned, head: str) -> bool:
@@ -119,18 +141,23 @@ def has_manifest(store: Store, planned: Planned, head: str) -> bool:
     return store.stat(commits.MANIFEST_NAME) is not None
 
 
-def publish_manifest(
-    store: Store, planned: Planned, commit_log: CommitLog, shards: Sequence[Commit], head: str
-) -> None:
+def publish_manifest(store: Store, planned: Planned, commit_log: CommitLog, data: bytes, head: str) -> None:
     """Write the manifest of a run that is finished with the chain head `head`, also in place of another one.
 
     A process that sleeps here while others extend and finish the run replaces nothing: it looks at the log after it has
     looked which manifest is there.
 
+    Args:
+        store: Where the run is.
+        planned: What it is.
+        commit_log: Its log.
+        data: What `manifest` returned.
+        head: Its chain head.
+
     Raises:
         StoreError: Something else keeps writing another one.
     """
-    name, data = commits.MANIFEST_NAME, manifest(planned, shards, head)
+    name = commits.MANIFEST_NAME
     for _ in range(_TRIES):
         info = store.stat(name)
         if info is None:

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from mixer.asking import views_of
 from mixer.core.passes import Passes
 from mixer.errors import ConfigError, InputError
-from mixer.planning import Planned, views_of
+from mixer.planning import Planned
 from mixer.schemas import Column, View, merge
 from mixer.sources.inventory import Inventory, read_planned_footer
 from mixer.sources.parquet import ParquetSource

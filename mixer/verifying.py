@@ -6,27 +6,25 @@ restores a run from a copy wants to know all that is damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from itertools import repeat
 
-from mixer import extending
+from mixer.ancestry import Origin, Place, check_taken, parent_of
+from mixer.auditing import LogWalk
 from mixer.building import started
-from mixer.checking import check_amendment, check_commit, check_complete, check_final, checkpoint_problem
+from mixer.checking import checkpoint_problem
 from mixer.core import commits
-from mixer.core.commits import Commit, Slot
+from mixer.core.commits import Commit
 from mixer.errors import CorruptionError
 from mixer.planning import Planned
 from mixer.publishing import manifest
-from mixer.records import read_record
 from mixer.shard_checking import Problem, shard_problems
-from mixer.storage import ObjectInfo, Store
+from mixer.storage import Store
 
 READERS = 4
 """Objects that are read at once."""
-_MOST_MISSING = 1000
-"""Missing slots that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,8 @@ class Checked:
     """Shards read so far."""
     shards: int
     """Shards to read."""
+    output: str | None = None
+    """Which other run's output it lies in, if it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class VerifyReport:
 
     While the log is damaged, shards are among them that only a damaged or missing slot names.
     """
+    parents: tuple[str, ...] = ()
+    """The outputs of other runs that the first shards are in, if this one was forked; they were read as well."""
 
     @property
     def ok(self) -> bool:
@@ -90,215 +92,66 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
     store, run = started(output)
     objects = {info.name: info for info in store.list("")}
     with ThreadPoolExecutor(READERS, thread_name_prefix="mixer-verify") as readers:
-        log = _Log(store, run)
+        log = LogWalk(store, run)
         log.read(objects, readers)
-        problems = list(log.problems)
-        found = readers.map(partial(shard_problems, store), log.commits, log.plans)
-        for done, (commit, wrong) in enumerate(zip(log.commits, found, strict=True), 1):
+        walks, problems = _parents(Origin(store, run, None), readers)
+        before = None if problems else [(walk.store.url, commit) for walk in walks for commit in walk.commits]
+        problems = [*log.problems, *problems]
+        walks.append(log)
+        found = readers.map(
+            _problems_of, (one for walk in walks for one in zip(repeat(walk.store), walk.commits, walk.plans))
+        )
+        total = sum(len(walk.commits) for walk in walks)
+        places = [(None if walk is log else walk.store.url, commit) for walk in walks for commit in walk.commits]
+        for done, ((at, commit), wrong) in enumerate(zip(places, found, strict=True), 1):
             problems += wrong
             if on_object is not None:
-                on_object(Checked(commit.path, commit.rows, commit.bytes, done, len(log.commits)))
+                on_object(Checked(commit.path, commit.rows, commit.bytes, done, total, at))
     problems += _checkpoint_problems(store, objects, log)
-    problems += _manifest_problems(store, log)
+    problems += _manifest_problems(store, log, before)
+    every = [commit for _, commit in places]
     return VerifyReport(
         output=output,
         run=log.newest.run[:12],
         slots=log.stop,
-        shards=len(log.commits),
-        rows=sum(commit.rows for commit in log.commits),
-        bytes=sum(commit.bytes for commit in log.commits),
+        shards=len(every),
+        rows=sum(commit.rows for commit in every),
+        bytes=sum(commit.bytes for commit in every),
         head=None if log.problems else log.head,
         finished=log.finished,
         problems=tuple(problems),
         orphans=_orphans(objects, log.commits),
+        parents=tuple(walk.store.url for walk in walks[:-1]),
     )
 
 
-@dataclass(slots=True)
-class _Log:
-    """A walk over the whole log that goes on after what is wrong."""
-
-    store: Store
-    run: Planned
-    """What it began as."""
-    slots: dict[int, Slot] = field(default_factory=dict)
-    """Every undamaged slot by number."""
-    stop: int = 0
-    """One past the last slot, damaged or not."""
-    commits: list[Commit] = field(default_factory=list)
-    plans: list[Planned | None] = field(default_factory=list)
-    """What the run was at each of the commits; None if the amendment that says so cannot be read."""
-    amended: dict[int | None, Planned] = field(default_factory=dict)
-    """What the run is from each ``amend`` slot on; under None what it began as."""
-    amend: int | None = None
-    """The newest ``amend`` slot so far."""
-    ends: list[tuple[Planned, int, str]] = field(default_factory=list)
-    """For each ``final`` slot what the run was, how many commits it had, and its chain head."""
-    problems: list[Problem] = field(default_factory=list)
-    head: str | None = None
-    """The chain head; None behind a slot that cannot be read."""
-    finished: bool = False
-
-    def read(self, objects: Mapping[str, ObjectInfo], readers: ThreadPoolExecutor) -> None:
-        """Read and check every slot."""
-        names = [name for name in objects if name.startswith(commits.LOG_PREFIX)]
-        numbers = {name: commits.slot_number(name) for name in names}
-        for name in (name for name in names if numbers[name] is None):
-            self._report(name, "expected slots only in the commit log; remove what does not belong there")
-        known = sorted(number for number in numbers.values() if number is not None)
-        self.head = self.run.genesis
-        self.amended[None] = self.run
-        opening: Slot | None = None
-        for number, slot in zip(known, readers.map(self._slot, known), strict=True):
-            if number > self.stop:
-                self._report_missing(self.stop, number)
-            if number > self.stop or isinstance(slot, Problem):
-                self.head = opening = None
-            self.stop = number + 1
-            if isinstance(slot, Problem):
-                self.problems.append(slot)
-                continue
-            self.slots[number] = slot
-            opening = self._check_owner(slot, opening)
-            self._check_amended(slot)
-            self._check_payload(slot)
-        self._check_definition()
-
-    @property
-    def newest(self) -> Planned:
-        """What the run is by now, as far as that can be read."""
-        return self.amended[max((number for number in self.amended if number is not None), default=None)]
-
-    def _check_definition(self) -> None:
-        """Report the definition if the whole log is another run's: one of the two was replaced, and who knows which."""
-        opened = {str(slot.payload.get("genesis")) for slot in self.slots.values() if slot.kind == "open"}
-        first = next((str(slot.payload.get("prev")) for slot in self.slots.values() if slot.kind != "open"), None)
-        if opened == {first} and first != self.run.run:
-            problem = f"is of run {self.run.run}, but the commit log is of run {first}; restore one of them from a copy"
-            self.problems.insert(0, Problem(f"{self.store.url}/{commits.RUN_NAME}", problem))
-
-    def _report(self, name: str, problem: str) -> None:
-        self.problems.append(Problem(f"{self.store.url}/{name}", problem))
-
-    def _report_missing(self, start: int, stop: int) -> None:
-        """Report the slots ``[start, stop)``: each one, but of a gap as wide as no log has, the gap."""
-        if stop - start > _MOST_MISSING:
-            through = commits.slot_name(stop - 1)
-            self._report(
-                commits.slot_name(start),
-                f"missing, and all to {through}, though a later slot exists; restore them from a copy, or remove it",
-            )
-            return
-        for number in range(start, stop):
-            self._report(commits.slot_name(number), "missing, though later slots exist; restore it from a copy")
-
-    def _slot(self, number: int) -> Slot | Problem:
-        name = commits.slot_name(number)
-        where = f"{self.store.url}/{name}"
-        try:
-            data = read_record(self.store, name)
-            if data is None:
-                return Problem(where, "gone since it was listed; restore it from a copy")
-            return commits.decode_slot(data, number, where)
-        except CorruptionError as error:
-            return Problem(where, str(error).removeprefix(f"{where}: "))
-
-    def _check_owner(self, slot: Slot, opening: Slot | None) -> Slot | None:
-        """Check who wrote `slot`; return the ``open`` slot that is in force after it, None if it is not known."""
-        name = commits.slot_name(slot.number)
-        opened, owner = slot.writer.get("open"), slot.writer.get("owner")
-        if slot.kind == "open":
-            if opened != slot.number or not isinstance(owner, str):
-                self._report(name, f"expected an `open` that names itself, found one that names slot {opened!r}")
-            elif slot.payload.get("genesis") != self.run.run:
-                self._report(name, f"opens run {slot.payload.get('genesis')!r}, but this is run {self.run.run}")
-            else:
-                return slot
-            # Whoever it gave the run to, what is said of those who write after it would be wrong.
-            return None
-        if opening is not None and (opened, owner) != (opening.number, opening.writer.get("owner")):
-            self._report(
-                name,
-                f"written by {owner!r} of slot {opened!r}, though slot {opening.number} had given the run to "
-                f"{opening.writer.get('owner')!r}",
-            )
-        return opening
-
-    def _check_amended(self, slot: Slot) -> None:
-        """Check that `slot` names the newest amendment, which says what it must be."""
-        number = slot.writer.get("amend")
-        known = slot.number if slot.kind == "amend" else self.amend
-        if number != known and type(number) is int and 0 <= number < slot.number and number not in self.slots:
-            # That it cannot be read was said; it has made the run longer.
-            self.finished = False
-        elif number != known:
-            expected = "none" if known is None else f"slot {known}"
-            self._report(
-                commits.slot_name(slot.number), f"expected {expected} as the newest amendment, found {number!r}"
-            )
-        if slot.kind != "amend":
-            self.amend = number if type(number) is int else None
-
-    def _check_payload(self, slot: Slot) -> None:
-        name = commits.slot_name(slot.number)
-        if slot.kind == "open":
-            return
-        if self.finished and slot.kind != "amend":
-            self._report(name, f"a slot of kind {slot.kind!r} after the run was finished")
-        known, before = len(self.problems), self.head
-        if before is not None and slot.payload.get("prev") != before:
-            self._report(name, f"expected the chain head {before} before it, found {slot.payload.get('prev')!r}")
-        if slot.kind == "final":
-            self.finished = True
-            self._check_final(name, slot, follows=before is not None)
-        elif slot.kind == "amend":
-            self.finished = False
-            self._check_amendment(name, slot, follows=before is not None)
-        else:
-            self._check_shard(name, slot, follows=before is not None)
-        # What comes after a slot that is wrong itself is not to be blamed for not being linked to it.
-        self.head = commits.chain_hash(slot.payload) if len(self.problems) == known else None
-
-    def _check_amendment(self, name: str, slot: Slot, *, follows: bool) -> None:
-        before, self.amend = self.amended.get(self.amend), slot.number
-        try:
-            amendment = commits.amendment_from(slot.payload, "amend")
-            self.amended[slot.number] = extending.amended(self.run, slot, "amend")
-            if follows and before is not None:
-                last = self.commits[-1] if self.commits else None
-                check_amendment(amendment, last, before.extensions, "amend")
-        except CorruptionError as error:
-            self._report(name, str(error).removeprefix("amend: "))
-
-    def _check_shard(self, name: str, slot: Slot, *, follows: bool) -> None:
-        run = self.amended.get(self.amend)
-        try:
-            commit = commits.commit_from(slot.payload, "commit")
-            if run is not None:
-                check_commit(run.plan, commit, "commit")
-        except CorruptionError as error:
-            self._report(name, str(error).removeprefix("commit: "))
-            return
-        expected = self.commits[-1].shard + 1 if self.commits else 0
-        if commit.shard != expected and follows:
-            self._report(name, f"expected the commit of shard {expected}, found that of shard {commit.shard}")
-        self.commits.append(commit)
-        self.plans.append(run)
-
-    def _check_final(self, name: str, slot: Slot, *, follows: bool) -> None:
-        run = self.amended.get(self.amend)
-        if run is None:
-            return
-        self.ends.append((run, len(self.commits), commits.chain_hash(slot.payload)))
-        try:
-            check_final(run.plan, slot.payload, "final")
-            if follows:
-                check_complete(run.plan, self.commits[-1] if self.commits else None, "final")
-        except CorruptionError as error:
-            self._report(name, str(error).removeprefix("final: "))
+def _problems_of(one: tuple[Store, Commit, Planned | None]) -> list[Problem]:
+    return shard_problems(*one)
 
 
-def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Iterator[Problem]:
+def _parents(run: Origin, readers: ThreadPoolExecutor) -> tuple[list[LogWalk], list[Problem]]:
+    """Return the logs of the runs that `run` has shards from, as far as it has, in the order of these shards.
+
+    Besides, what is wrong with them: with none of them, if there is nothing.
+    """
+    walks: list[LogWalk] = []
+    problems: list[Problem] = []
+    try:
+        while (parent := parent_of(run, started)) is not None:
+            walk = LogWalk(parent.store, parent.began, until=parent.stop)
+            walk.read({info.name: info for info in parent.store.list(commits.LOG_PREFIX)}, readers)
+            walks.insert(0, walk)
+            problems += walk.problems
+            if not walk.problems:
+                check_taken(run, walk.commits[-1] if walk.commits else None)
+            run = parent
+    except CorruptionError as error:
+        where = f"{run.store.url}/{commits.RUN_NAME}"
+        problems.append(Problem(where, str(error).removeprefix(f"{run.store.url}: ")))
+    return walks, problems
+
+
+def _checkpoint_problems(store: Store, objects: Iterable[str], log: LogWalk) -> Iterator[Problem]:
     """Yield the checkpoints that do not say what the log says."""
     for name in objects:
         if not name.startswith(commits.CHECKPOINT_PREFIX):
@@ -308,7 +161,7 @@ def _checkpoint_problems(store: Store, objects: Iterable[str], log: _Log) -> Ite
             yield Problem(f"{store.url}/{name}", f"{wrong}; delete it, readers then take the log itself")
 
 
-def _manifest_problems(store: Store, log: _Log) -> Iterator[Problem]:
+def _manifest_problems(store: Store, log: LogWalk, taken: Sequence[Place] | None) -> Iterator[Problem]:
     """Yield why the manifest is not one that the log gives: of the end, or, of a run made longer, of a former end."""
     info, where = store.stat(commits.MANIFEST_NAME), f"{store.url}/{commits.MANIFEST_NAME}"
     if info is None:
@@ -318,10 +171,10 @@ def _manifest_problems(store: Store, log: _Log) -> Iterator[Problem]:
     if not log.finished and not log.ends:
         yield Problem(where, "there already, though the run is not finished; remove it")
         return
-    if log.problems:
+    if log.problems or taken is None:
         return
     found = store.get(commits.MANIFEST_NAME)
-    said = [manifest(run, log.commits[:shards], head) for run, shards, head in log.ends]
+    said = [manifest(run, log.commits[:shards], head, taken) for run, shards, head in log.ends]
     if found not in said:
         yield Problem(where, "says otherwise than the log; remove it, then `mixer run` writes it again")
     elif log.finished and found != said[-1]:

@@ -14,9 +14,10 @@ from itertools import islice
 
 import pyarrow as pa
 
+from mixer.asking import views_of
 from mixer.core.plan import Plan, ShardSpec
 from mixer.mixing import lineage_columns, mix
-from mixer.planning import Planned, views_of
+from mixer.planning import Planned
 from mixer.shards import encode, footer
 from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles

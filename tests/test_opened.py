@@ -11,7 +11,7 @@ from mixer.core import commits
 from mixer.core.plan import shard_path
 from mixer.errors import CorruptionError, FencedError, OutputError, StoreError
 from mixer.log import CommitLog
-from mixer.publishing import publish_manifest
+from mixer.publishing import manifest, publish_manifest
 from mixer.storage import LocalStore
 from mixer.testing import MemoryStore, OverwritingStore
 from tests.mixes import SHARDS, mix_config
@@ -148,7 +148,7 @@ def test_a_manifest_that_keeps_changing_is_not_waited_for(tmp_path: Path, monkey
     monkeypatch.setattr(LocalStore, "replace", lambda self, name, data, version: False)
     log = CommitLog(store, run.genesis)
     with pytest.raises(StoreError, match=r"manifest\.json: changed 5 times"):
-        publish_manifest(store, run, log, log.commits(), head)
+        publish_manifest(store, run, log, manifest(run, log.commits(), head), head)
 
 
 def test_files_of_others_among_the_shards_are_not_counted(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ PINNED = [
     "StoreError",
     "StoreUnavailableError",
     "build",
+    "fork",
     "plan",
     "status",
     "verify",

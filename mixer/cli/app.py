@@ -172,6 +172,39 @@ def run(  # noqa: PLR0913 -- one for each option
     return run_config(config, allowed=allowed, with_prefect=prefect, quiet=quiet, debug=debug)
 
 
+@app.command(
+    epilog=_example(
+        "mixer fork s3://lake/premix/v3 --at 40 --output s3://lake/premix/v4",
+        "mixer fork s3://lake/premix/v3 --at 40 --output s3://lake/premix/v4 --weight web=1 --weight code=3",
+    )
+)
+def fork(  # noqa: PLR0913 -- one for each option
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The output of a run: a folder or a URL.")],
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="The config to write.")] = "fork.yaml",
+    *,
+    at: Annotated[int, typer.Option("--at", min=1, metavar="SHARD", help="The first shard that is to be another one.")],
+    output: Annotated[str, typer.Option("--output", metavar="NEW", help="Where the new run is to be.")],
+    weight: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="NAME=N", help="A dataset and its weight from there on; once for each."),
+    ] = None,
+    batches: Annotated[
+        int | None, typer.Option("--batches", min=1, metavar="N", help="How many batches come from there on.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a config that is there.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Write the config of a new run that takes a run's first shards by reference and goes on with other weights.
+
+    The run itself is only read, and stays as it is; `mixer run` with that config starts the new one.
+    """
+    del json, debug
+    from mixer.cli.forking import write_fork  # noqa: PLC0415 -- see the top
+
+    return write_fork(run, path, shards=at, output=output, weights=weight or [], batches=batches, force=force)
+
+
 @app.command(epilog=_example("mixer status s3://lake/premix/v3"))
 def status(output: Output, *, json: Json = False, debug: Debug = False) -> Reply:
     """Show how far a run is, by its commit log."""

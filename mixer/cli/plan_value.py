@@ -8,11 +8,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+from mixer.asking import views_of
 from mixer.cli import wording
 from mixer.core.exhaustion import largest
 from mixer.core.plan import Plan
 from mixer.forecasting import Forecast, forecast
-from mixer.planning import Planned, views_of
+from mixer.planning import Planned
 from mixer.previewing import Preview
 from mixer.sampling import Lengths, Pace
 from mixer.schemas.merging import MISSING
@@ -42,6 +43,7 @@ def plan_value(
         "fingerprint": planned.fingerprint,
         "action": preview.action,
         "committed_shards": preview.committed,
+        "parent": asdict(preview.planned.parent) if preview.planned.parent else None,
         "datasets": [
             {**_dataset(planned, place, ahead), "tokens": tokens and tokens[plan.names[place]]}
             for place in range(len(plan.names))

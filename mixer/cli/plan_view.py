@@ -50,6 +50,9 @@ def _pair(label: str, text: str) -> str:
 def _head_lines(value: Mapping[str, Any], config: str) -> Iterator[str]:
     yield _pair("Output", wording.visible(value["output"]))
     yield _pair("Run", f"{value['run']}, {_action(value, config)}")
+    if (parent := value["parent"]) is not None:
+        taken = f"{wording.plural(parent['shards'], 'shard')}, {wording.plural(parent['batches'], 'batch')}"
+        yield _pair("Forked", f"the first {taken}, are those in {wording.visible(parent['output'])}")
 
 
 def _columns_line(value: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ def summary_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
         ("Output", wording.visible(value["output"])),
         ("Run", f"{value['run']}, {_extended(value['extensions'])}{state}"),
         ("Shards", f"{done:,} of {shards:,} committed, {wording.size(value['bytes'])}"),
+        *([("Forked", _forked(value["parent"]))] if value["parent"] else []),
         ("Rows", f"{value['rows']:,} in {wording.plural(value['batches'], 'batch')}"),
         ("Last commit", _commit(last) if last else "none yet"),
         ("Chain head", value["head"]),
@@ -42,6 +43,13 @@ def summary_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
     offsets, carries = value["state"]["offsets"], value["state"]["remainder_carry"]
     rows = [(wording.visible(name), wording.count(offsets[name]), wording.count(carries[name])) for name in offsets]
     yield from table(("dataset", "offset", "carry"), rows, align="lrr", width=width)
+
+
+def _forked(parent: Mapping[str, Any]) -> str:
+    taken = wording.plural(parent["shards"], "shard")
+    return (
+        f"the first {taken}, {wording.plural(parent['batches'], 'batch')}, lie in {wording.visible(parent['output'])}"
+    )
 
 
 def _extended(times: int) -> str:

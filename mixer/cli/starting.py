@@ -41,7 +41,7 @@ def write_config(path: str, *, source: str | None, force: bool) -> Reply:
     """Answer `mixer init`."""
     found = _find(source) if source is not None else []
     text = example_config() if source is None else config_text(example_config(), found)
-    _write(Path(path), text, force=force)
+    write_text(Path(path), text, force=force)
     value = {
         "config": path,
         "datasets": [
@@ -63,7 +63,12 @@ def _amount(files: int, rows: int, nbytes: int) -> str:
     return f"{wording.plural(rows, 'row')} in {wording.plural(files, 'file')}, {wording.size(nbytes)}"
 
 
-def _write(path: Path, text: str, *, force: bool) -> None:
+def write_text(path: Path, text: str, *, force: bool) -> None:
+    """Write a config for the user, over none that is there unless that is asked for.
+
+    Raises:
+        ConfigError: One is there, or it cannot be written.
+    """
     try:
         if not force:
             path.touch(exist_ok=False)

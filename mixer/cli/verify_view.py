@@ -46,6 +46,7 @@ def report_lines(value: Mapping[str, Any], _width: int | None) -> Iterator[str]:
         ("Run", f"{value['run']}, {state}"),
         ("Log", wording.plural(value["slots"], "slot")),
         ("Shards", f"{value['shards']:,}, {value['rows']:,} rows, {wording.size(value['bytes'])}"),
+        *(("Read in", wording.visible(parent)) for parent in value["parents"]),
         ("Chain head", value["head"] or "unknown, as the log is damaged"),
         ("Result", found(len(problems)) if problems else "everything is as it was committed"),
     ]

@@ -6,7 +6,7 @@ no place here; they come from where the stores look for them themselves (the AWS
 
 from __future__ import annotations
 
-from mixer.config.fields import ColumnConfig, DatasetConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import ColumnConfig, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
 from mixer.config.models import MixConfig
 from mixer.config.reading import config_from, load_config, parse_config
 from mixer.config.writing import example_config, json_schema, to_yaml
@@ -14,6 +14,7 @@ from mixer.config.writing import example_config, json_schema, to_yaml
 __all__ = [
     "ColumnConfig",
     "DatasetConfig",
+    "ForkConfig",
     "MixConfig",
     "PhaseConfig",
     "WeightsBy",

@@ -24,6 +24,8 @@ def between_fields(config: MixFields) -> Iterator[tuple[Place, str]]:
                 ("datasets", name, "max_epochs"),
                 "only `on_exhausted: repeat` goes through a dataset again; leave it out",
             )
+    if config.fork is not None and config.fork.run == config.output:
+        yield ("fork", "run"), "that is the output of this mix; a run goes on elsewhere, or is extended where it is"
     yield from _shape(config)
 
 

@@ -241,6 +241,15 @@ class WeightsBy(_Model):
     )
 
 
+class ForkConfig(_Model):
+    """The run that a mix goes on from, and where."""
+
+    run: Annotated[str, AfterValidator(_location)] = Field(description="Output of a run: a folder or URL prefix.")
+    shards: int = Field(
+        ge=1, le=MAX_RUN_ROWS, description="How many of its shards are the beginning of this mix, as they are there."
+    )
+
+
 class MixFields(_Model):
     """The fields of a mix, each right by itself."""
 
@@ -284,6 +293,11 @@ class MixFields(_Model):
     )
     weights_by: WeightsBy | None = Field(
         default=None, description="Instead of weights: let them follow from the sizes of the datasets."
+    )
+    fork: ForkConfig | None = Field(
+        default=None,
+        description="The mix begins with the first shards of another run, which are taken by reference: `run` is its "
+        "output, `shards` is how many. What the mix says of these batches must be what that run says of them.",
     )
     missing: Annotated[Literal["error", "null"], BeforeValidator(_missing)] = Field(
         default="error",

@@ -38,6 +38,9 @@ seed: 0
 # Instead of weights: let them follow from the sizes of the datasets.
 # weights_by: {sizes: rows, temperature: 2, max_share: 40%}
 
+# The mix begins with the first shards of another run; `mixer fork` writes a config with all that belongs to it.
+# fork: {run: s3://lake/premix/v3, shards: 40}
+
 # If a dataset lacks a column that others have: `error`, or `null` in all of its rows.
 missing: error
 

@@ -189,3 +189,25 @@ def first_change(was: Plan, now: Plan) -> int | None:
         if other.batches < one.batches or (one is not last and other.batches != one.batches):
             return min(one.stop_batch, other.stop_batch)
     return None
+
+
+def first_difference(was: Plan, now: Plan, stop: int) -> int | None:
+    """Return the first batch before `stop` that `now` makes by another rule than `was`; None if there is none.
+
+    `now` may have more datasets, after those of `was`.
+    """
+    joining = (0,) * (now.schedule.datasets - was.schedule.datasets)
+    for one, other in zip_longest(was.schedule.segments, now.schedule.segments):
+        if one is None or one.first_batch >= stop:
+            return None
+        if other is None or (one.first_batch, one.rule, one.members, (*one.offsets, *joining)) != (
+            other.first_batch,
+            other.rule,
+            other.members,
+            other.offsets,
+        ):
+            return one.first_batch
+        ends = [min(stop, segment.stop_batch) for segment in (one, other)]
+        if ends[0] != ends[1]:
+            return min(ends)
+    return None

@@ -17,8 +17,8 @@ datasets:
   code: {path: [a.parquet, b/], weight: 1}
 """
 TOP = (
-    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, missing, lineage, "
-    "compression, compression_level, batches_per_row_group, length_column, datasets"
+    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, fork, missing, "
+    "lineage, compression, compression_level, batches_per_row_group, length_column, datasets"
 )
 DATASET = "path, weight, share, shuffle, columns, max_rows, max_epochs"
 REFUSED = (

@@ -34,6 +34,7 @@ def test_a_config_has_what_was_written_and_the_defaults() -> None:
         "seed": 0,
         "phases": None,
         "weights_by": None,
+        "fork": None,
         "missing": "error",
         "lineage": True,
         "compression": "zstd",

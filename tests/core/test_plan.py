@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mixer.core.allocation import Allocation
 from mixer.core.exhaustion import Phase, unfold
 from mixer.core.passes import Passes
-from mixer.core.plan import Plan, first_change
+from mixer.core.plan import Plan, first_change, first_difference
 from mixer.core.schedule import single
 
 
@@ -136,3 +136,25 @@ def test_the_state_where_a_run_ended_is_that_of_a_longer_one_there(batches: int,
         assert first_change(ended, longer) is None
         for batch in range(ended.batches + 1):
             assert longer.state_at(batch) == ended.state_at(batch)
+
+
+def test_what_comes_after_a_fork_is_no_difference_and_what_comes_before_is() -> None:
+    was = phased(Phase((3, 1), 5), Phase((1, 1), 5))
+    other = phased(Phase((3, 1), 5), Phase((1, 1), 2), Phase((0, 1), 9))
+    assert first_difference(was, other, 7) is None
+    assert first_difference(was, other, 8) == 7
+    assert first_difference(was, phased(Phase((3, 1), 4), Phase((1, 1), 6)), 7) == 4
+    assert first_difference(was, phased(Phase((3, 1), 5)), 7) == 5
+    assert first_difference(was, phased(Phase((3, 1), 5)), 5) is None
+    assert first_difference(was, phased(Phase((3, 2), 5), Phase((1, 1), 5)), 7) == 0
+
+
+def test_a_dataset_that_joins_after_a_fork_is_no_difference() -> None:
+    def three(*phases: Phase) -> Plan:
+        schedule = unfold(phases, (None,) * 3, 4, redistribute=False)
+        passes = tuple(Passes(name, 9) for name in "abc")
+        return Plan(("a", "b", "c"), passes, phases, (None,) * 3, 4, 3, 1, schedule)
+
+    was = phased(Phase((3, 1), 5), Phase((1, 1), 5))
+    assert first_difference(was, three(Phase((3, 1, 0), 5), Phase((1, 1, 0), 1), Phase((1, 1, 1), 5)), 6) is None
+    assert first_difference(was, three(Phase((3, 1, 0), 5), Phase((1, 1, 1), 5)), 6) == 5

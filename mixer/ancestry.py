@@ -1,0 +1,139 @@
+"""Where the shards of a run lie: its own in its output, those that a fork has taken in the outputs that they are from.
+
+A fork keeps the address of its parent, the run's id there, and the chain head after the last shard that it takes. So
+what lies at that address is either just these shards, or it is found out that it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mixer import extending
+from mixer.checking import check_commit
+from mixer.core import commits
+from mixer.core.commits import Commit, Parent
+from mixer.core.plan import Plan
+from mixer.errors import CorruptionError, OutputError
+from mixer.log import CommitLog
+from mixer.planning import Planned
+from mixer.storage import Store
+
+Opened = Callable[[str], tuple[Store, Planned]]
+"""What `mixer.building.started` does: the store of an output, and the run in it as it began."""
+Place = tuple[str, Commit]
+"""The address of an output of another run, and the commit of a shard in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A run, and which of its shards are part of a mix: those from its own first one on, up to where it was forked."""
+
+    store: Store
+    began: Planned
+    stop: int | None
+    """One past the last shard that is taken; None of the mix itself."""
+
+    @property
+    def start(self) -> int:
+        """The first shard that lies in this output."""
+        return self.began.parent.shards if self.began.parent else 0
+
+    @property
+    def log(self) -> CommitLog:
+        """The run's log."""
+        return CommitLog(self.store, self.began.genesis)
+
+    def commits(self, shard: int) -> Iterator[Commit]:
+        """Yield the commits of `shard` and those after it, each checked against what the run was when it was written.
+
+        The slot of a shard lies as many slots after its number in this output as there are other slots before it, of
+        starts of the run above all. So a step from a commit to where the wanted one would be, were there only commits
+        in between, never goes too far.
+
+        Raises:
+            CorruptionError: A slot is missing or damaged.
+        """
+        log = self.log
+        stop = log.next_slot()
+        plans: dict[int | None, Plan] = {None: self.began.plan}
+        shard = max(shard, self.start)
+        number = shard - self.start + 1
+        while number < stop:
+            slot = log.slot(number)
+            if slot.kind != "shard":
+                number += 1
+                continue
+            where = f"{self.store.url}/{commits.slot_name(number)}"
+            commit = commits.commit_from(slot.payload, where)
+            at = log.amended_number(slot)
+            if at not in plans and (amended := log.amended_at(slot)):
+                name = commits.slot_name(amended.number)
+                plans[at] = extending.amended(self.began, amended, f"{self.store.url}/{name}").plan
+            check_commit(plans[at], commit, where)
+            if commit.shard < shard:
+                number += shard - commit.shard
+                continue
+            if self.stop is not None and commit.shard >= self.stop:
+                return
+            yield commit
+            number += 1
+
+
+def parent_of(run: Origin, opened: Opened) -> Origin | None:
+    """Return the run whose shards come before those of `run`; None if there is none. Its commits are not looked at.
+
+    Raises:
+        CorruptionError: It is gone, damaged, or another one lies in its place.
+    """
+    parent = run.began.parent
+    if parent is None:
+        return None
+    try:
+        store, began = opened(parent.output)
+    except (OutputError, CorruptionError) as error:
+        raise _lost(run, parent, str(error)) from error
+    if began.genesis != parent.genesis:
+        raise _lost(run, parent, f"run {began.genesis[:12]} lies there, expected run {parent.genesis[:12]}")
+    return Origin(store, began, parent.shards)
+
+
+def check_taken(run: Origin, last: Commit | None) -> None:
+    """Check that `last` is the last shard that `run` has taken of its parent, at the end of the very same history.
+
+    Raises:
+        CorruptionError: It is not.
+    """
+    parent = run.began.parent
+    if parent is None:
+        return
+    if last is None or last.shard != parent.shards - 1:
+        raise _lost(run, parent, f"shard {parent.shards - 1} is not committed there")
+    if (head := commits.chain_hash(last.payload())) != parent.head:
+        raise _lost(run, parent, f"expected the chain head {parent.head} after shard {last.shard}, found {head}")
+
+
+def _lost(run: Origin, parent: Parent, why: str) -> CorruptionError:
+    return CorruptionError(
+        f"{run.store.url}: its first {parent.shards} shards are those of the run in {parent.output}, but: {why}; put "
+        f"that run back there as it was"
+    )
+
+
+def parents(run: Origin, opened: Opened) -> list[Origin]:
+    """Return the runs that a mix has shards from besides `run`, in the order of these shards, each checked.
+
+    Raises:
+        CorruptionError: One of them is gone, damaged, or not the one that was forked.
+    """
+    found: list[Origin] = []
+    while (parent := parent_of(run, opened)) is not None:
+        check_taken(run, next(parent.commits(run.start - 1), None))
+        found.append(parent)
+        run = parent
+    return found[::-1]
+
+
+def taken(origins: Sequence[Origin]) -> list[Place]:
+    """Return the shards that a mix has from the runs that `parents` gave, in order."""
+    return [(origin.store.url, commit) for origin in origins for commit in origin.commits(origin.start)]
