@@ -233,3 +233,16 @@ def test_a_flow_extends_a_run_if_it_is_told_to_also_when_it_fails_meanwhile(
     assert shown_shards(api, state_key(long)) == [3, 4, 5, 6]
     alone = [config.model_copy(update={"output": str(tmp_path / "alone")}) for config in (short, long)]
     assert summary.head == [building.build(config, extend=True).head for config in alone][-1]
+
+
+def test_a_flow_begins_a_fork_after_the_shards_that_it_takes_also_when_it_fails_meanwhile(
+    tmp_path: Path, failing: Callable[..., list[str]], api: SyncPrefectClient
+) -> None:
+    before = run(mix_config(tmp_path))
+    config = building.fork(before.output, 2, str(tmp_path / "new"), weights={"web": 1, "code": 1}, batches=6)
+    failing(StoreUnavailableError, 6)
+    summary = run(config)
+    assert (summary.finished, summary.committed, summary.shards) == (True, 4, 4)
+    assert shown_shards(api, state_key(config)) == [2, 3]
+    alone = building.build(config.model_copy(update={"output": str(tmp_path / "alone")}))
+    assert summary.head == alone.head
