@@ -147,7 +147,13 @@ def table(heading: str) -> list[list[str]]:
     return rows
 
 
-KINDS = {"DatasetConfig": "dataset", "PhaseConfig": "phase", "WeightsBy": "mapping", "ColumnConfig": "mapping"}
+KINDS = {
+    "DatasetConfig": "dataset",
+    "PhaseConfig": "phase",
+    "WeightsBy": "mapping",
+    "ForkConfig": "mapping",
+    "ColumnConfig": "mapping",
+}
 
 
 def plural(words: str) -> str:
@@ -195,7 +201,7 @@ def test_the_config_table_is_the_model() -> None:
     schema = json_schema()
     dataset = schema["$defs"]["DatasetConfig"]["properties"]
     expected = [*config_rows(schema["properties"]), *config_rows(dataset, "datasets.NAME.")]
-    for name, kind in (("phases[].", "PhaseConfig"), ("weights_by.", "WeightsBy")):
+    for name, kind in (("phases[].", "PhaseConfig"), ("weights_by.", "WeightsBy"), ("fork.", "ForkConfig")):
         expected += config_rows(schema["$defs"][kind]["properties"], name)
     assert table("| field | type |") == expected
 
