@@ -283,6 +283,9 @@ def test_readers_see_all_of_it(run: str, new: str) -> None:
     config = fork(run, 2, new, weights=OTHER, batches=3)
     with start(config) as open_fork:
         assert open_fork.committed == 2
+    # One that nobody has committed counts for nothing, and is replaced.
+    Path(new, "data").mkdir(exist_ok=True)
+    Path(new, "data", "shard-00000002.parquet").write_bytes(b"leftover")
     fresh = status(new)
     assert (fresh.committed, fresh.shards, fresh.batches, fresh.rows, fresh.bytes) == (2, 3, 6, 24, 0)
     assert fresh.state == look(run).run.plan.state_at(6)
@@ -522,9 +525,11 @@ def test_a_damaged_slot_of_the_parent_is_reported(run: str, new: str) -> None:
 def test_a_definition_that_was_tampered_with_is_refused(run: str, new: str) -> None:
     build(fork(run, 2, new))
     path = Path(new, commits.RUN_NAME)
-    for edit in ({"shards": 1}, {"head": "0" * 64}, {"batches": "6"}):
+    asked = {"run": run, "shards": 1}
+    for parent, fork_ in (({"shards": 1}, {}), ({"head": "0" * 64}, {}), ({"batches": "6"}, {}), ({}, asked)):
         content = commits.unsealed(path.read_bytes(), "it")
-        content["parent"] |= edit
+        content["parent"] |= parent
+        content["asked"]["fork"] |= fork_
         tampered = commits.sealed(content)
         original = path.read_bytes()
         path.write_bytes(tampered)
