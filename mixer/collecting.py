@@ -120,7 +120,7 @@ def judge(
     >>> judge("data/shard-00000003.parquet", committed=4, finished=True)
     >>> judge("data/shard-00000004.parquet", committed=4, finished=True).collect
     False
-    >>> judge(".mixer/probe/a", committed=4, finished=True).collect
+    >>> judge(".mixer/probe/" + 32 * "a", committed=4, finished=True).collect
     True
     >>> judge("data/notes.txt", committed=4, finished=True)
     Verdict(collect=False, reason='not made by mixer')

@@ -18,10 +18,10 @@ from mixer import building
 from mixer.checkup import checkup, outputs
 from mixer.checkup.base import Check
 from mixer.checkup.outputs import SKEW_REFUSED_S, SKEW_WARNED_S, clock_check, output_checks
-from mixer.core.plan import shard_path
 from mixer.errors import ChangedError
 from mixer.storage import LocalStore, Store, open_store
 from mixer.storage.filesystems import filesystem_for
+from mixer.storage.urls import PROBE_FOLDER
 from mixer.testing import MemoryStore, OverwritingStore
 from tests.e2e.runs import objects
 from tests.mixes import SHARDS, config_values, mix_config
@@ -68,7 +68,7 @@ def test_a_run_is_told_of_and_is_what_it_was(tmp_path: Path) -> None:
     assert "left over" not in found
     assert objects(open_store(config.output)) == before
     building.build(config)
-    LocalStore(config.output).put(shard_path(SHARDS), b"1")
+    LocalStore(config.output).put(f"{PROBE_FOLDER}{'a' * 32}", b"1")
     found = checks(config.output)
     assert found["run"].found.endswith(f": {SHARDS} of {SHARDS} shards committed, finished")
     assert found["left over"].found.startswith("1 objects, 1 bytes, that nothing needs")
