@@ -134,6 +134,7 @@ def _plan(
     """
     names = tuple(config.datasets)
     phases, limits = phases_of(config, inventories), limits_of(config, inventories)
+    sizes = [inventories[name].rows for name in names]
     return Plan(
         names=names,
         passes=passes_of(config, inventories),
@@ -142,7 +143,7 @@ def _plan(
         batch_size=config.batch_size,
         batches_per_shard=config.batches_per_shard,
         batches_per_row_group=batches_per_row_group,
-        schedule=resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted),
+        schedule=resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted, sizes=sizes),
         cuts=cuts,
     )
 

@@ -173,13 +173,15 @@ def type_words(field: dict[str, Any]) -> str:
     if "$ref" in field:
         return KINDS[field["$ref"].rpartition("/")[2]]
     if "enum" in field or "const" in field:
-        return ", ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
+        choices = field.get("enum", [field.get("const")])
+        return ", ".join(f"`{value}`" for value in choices if value is not None)
     words = {
         "array": f"list of {plural(inner_words(field, 'items'))}",
         "boolean": "`true`, `false`",
         "integer": f"whole number from {field.get('minimum')}",
         "object": f"mapping of names to {plural(inner_words(field, 'additionalProperties'))}",
         "string": "text",
+        "number": "number",
     }
     limit = f" to {field['maximum']}" if field.get("maximum", UNBOUNDED) < UNBOUNDED else ""
     return words[field["type"]] + limit

@@ -17,6 +17,7 @@ def between_fields(config: MixFields) -> Iterator[tuple[Place, str]]:
     """Yield the place of each field that does not go with another one, and why."""
     yield from _length(config)
     yield from _weights(config)
+    yield from _at_most(config)
     yield from _phases(config)
     for name, dataset in config.datasets.items():
         if dataset.max_epochs is not None and config.on_exhausted != "repeat":
@@ -82,6 +83,17 @@ def _weights(config: MixFields) -> Iterator[tuple[Place, str]]:
                 yield ("datasets",), str(error)
     if config.weights_by is not None and isinstance(config.weights_by.sizes, dict):
         yield from _names(config, ("weights_by", "sizes"), set(config.weights_by.sizes), every=True)
+
+
+def _at_most(config: MixFields) -> Iterator[tuple[Place, str]]:
+    """Yield that so few datasets cannot make the whole, if none may have more than that share."""
+    by = config.weights_by
+    if by is not None and by.max_share is not None and parse_share(by.max_share) * len(config.datasets) < 1:
+        count = len(config.datasets)
+        yield (
+            ("weights_by", "max_share"),
+            f"expected at least 1/{count} with {count} datasets, which make 100 % together",
+        )
 
 
 def _names(config: MixFields, place: Place, names: set[str], *, every: bool) -> Iterator[tuple[Place, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from mixer.config.columns import kind, normal_columns
@@ -233,7 +233,12 @@ class WeightsBy(_Model):
         default="rows",
         description="What the weights go by: the `rows` or `bytes` that each dataset holds, or a number for each.",
     )
-    temperature: Annotated[str, BeforeValidator(_number), AfterValidator(_temperature)] = Field(
+    temperature: Annotated[
+        str,
+        BeforeValidator(_number),
+        AfterValidator(_temperature),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
+    ] = Field(
         default="1", description="Weights are sizes to the power of 1/temperature: 1 keeps sizes, more evens them out."
     )
     max_share: Share | None = Field(

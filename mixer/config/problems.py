@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 
 from mixer.config import columns
-from mixer.config.fields import PROBLEM, DatasetConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import PROBLEM, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
 from mixer.config.models import PROBLEMS, MixConfig
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -32,6 +32,9 @@ _EXPECTED = {
     "sizes": "'rows', 'bytes', or a mapping from each dataset's name to a positive whole number",
     "weights": "a mapping from names of datasets to positive whole numbers",
     "weights_by": "a mapping with sizes, temperature and max_share",
+    "fork": "a mapping with run and shards",
+    "run": "the output of a run: a folder or URL",
+    "shards": "a positive whole number",
     "phases": "a list of phases, each with batches and weights",
     "compression_level": "a whole number from 1 to 22",
     "length_column": "the name of a column",
@@ -95,6 +98,7 @@ def dotted(path: Path) -> str:
 
 def _known(path: Path) -> Sequence[str]:
     models: dict[object, type[BaseModel]] = {"datasets": DatasetConfig, "phases": PhaseConfig, "weights_by": WeightsBy}
+    models["fork"] = ForkConfig
     return list((models[path[0]] if len(path) > 1 else MixConfig).model_fields)
 
 
@@ -118,7 +122,9 @@ def _text(path: Path, item: Any) -> str:
         return f"expected a mapping with batches and weights, found {_found(item['input'])}"
     if not path:
         return f"expected a mapping with the keys {', '.join(_known(path))}; found {_found(item['input'])}"
-    expected = _EXPECTED[str(field)]
+    expected = _EXPECTED.get(str(field), "another value")
+    if len(path) > 1 and path[-2] in {"weights", "sizes"}:
+        expected = "a positive whole number"
     if item["type"] == "missing":
         return f"missing; expected {expected}"
     if item["type"] == "less_than_equal":

@@ -189,8 +189,14 @@ def unfold(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: in
     return unfolding.schedule
 
 
-def resolve(
-    names: Sequence[str], phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int, *, policy: Policy
+def resolve(  # noqa: PLR0913 -- what is asked, of what there is, by which policy
+    names: Sequence[str],
+    phases: Sequence[Phase],
+    limits: Sequence[int | None],
+    batch_size: int,
+    *,
+    policy: Policy,
+    sizes: Sequence[int] | None = None,
 ) -> Schedule:
     """Return the schedule of a run.
 
@@ -201,6 +207,7 @@ def resolve(
             one without end.
         batch_size: Items of a batch.
         policy: What happens if a dataset runs out, see the top of this module.
+        sizes: Items that each dataset holds, for messages; as `limits` without it.
 
     Raises:
         NotEnoughDataError: Under ``error`` and ``repeat`` the batches do not fit; under any policy, not one item does.
@@ -208,7 +215,7 @@ def resolve(
     schedule = unfold(phases, limits, batch_size, redistribute=policy == "redistribute")
     asked = [phase.batches for phase in phases if phase.batches is not None]
     if len(asked) == len(phases) and schedule.batches < sum(asked) and policy in {"error", "repeat"}:
-        raise NotEnoughDataError(shortfall(names, phases, limits, batch_size, schedule.batches))
+        raise NotEnoughDataError(shortfall(names, phases, limits, batch_size, schedule.batches, sizes))
     if not schedule.batches:
         raise NotEnoughDataError(_not_one_batch(names, phases[0], limits, batch_size))
     return schedule
@@ -234,8 +241,13 @@ def largest(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: i
     return fit, next(place for place, limit in enumerate(limits) if limit is not None and needed[place] > limit)
 
 
-def shortfall(
-    names: Sequence[str], phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int, fit: int
+def shortfall(  # noqa: PLR0913, PLR0917 -- as above
+    names: Sequence[str],
+    phases: Sequence[Phase],
+    limits: Sequence[int | None],
+    batch_size: int,
+    fit: int,
+    sizes: Sequence[int] | None = None,
 ) -> str:
     """Return why more than `fit` batches do not fit, for people.
 
@@ -247,17 +259,20 @@ to 1, set `on_exhausted` to `stop`, `repeat` or `redistribute`, lower the weight
     whole = unfold(phases, [None] * len(limits), batch_size, redistribute=False)
     needed, asked = whole.offsets_at(fit + 1), whole.offsets_at(whole.batches)
     first = next(place for place, limit in enumerate(limits) if limit is not None and needed[place] > limit)
-    short = [(place, limit) for place, limit in enumerate(limits) if limit is not None and asked[place] > limit]
-    repetition = "; ".join(
-        f"dataset {names[place]!r} would have to be gone through {_times(asked[place], limit)}"
-        for place, limit in short[:5]
-    )
+    holds = [limit or 0 for limit in limits] if sizes is None else sizes
+    short = [place for place, limit in enumerate(limits) if limit is not None and asked[place] > limit]
+    repetition = "; ".join(_repetition(names[place], asked[place], holds[place]) for place in short[:5])
     more = f"; and {len(short) - 5} more" if len(short) > 5 else ""  # noqa: PLR2004 -- a line that can be read
-    ways = "set `on_exhausted` to `stop`, `repeat` or `redistribute`, lower"
+    is_capped = limits[first] != holds[first]
+    has = f"it has {holds[first]}"
+    if is_capped:
+        has = f"it may give {limits[first]}, by its `max_rows` or `max_epochs` (a pass over it has {holds[first]})"
+    policies = "`stop` or `redistribute`" if is_capped else "`stop`, `repeat` or `redistribute`"
+    ways = f"set `on_exhausted` to {policies}, {'raise its `max_rows` or `max_epochs`, ' if is_capped else ''}lower"
     lower = f"Lower `batches` to {fit}, {ways}" if fit else f"Lower `batch_size`, {ways}"
     return (
-        f"dataset {names[first]!r} runs out first: batch {fit} needs its items up to {needed[first]}, and it has "
-        f"{limits[first]}. Asked: {whole.batches} batches; the largest number that fits is {fit}. To give all "
+        f"dataset {names[first]!r} runs out first: batch {fit} needs its items up to {needed[first]}, and "
+        f"{has}. Asked: {whole.batches} batches; the largest number that fits is {fit}. To give all "
         f"{whole.batches}, {repetition}{more}. {lower} the weight of {names[first]!r}, or add data to it."
     )
 
@@ -277,9 +292,10 @@ def _not_one_batch(names: Sequence[str], phase: Phase, limits: Sequence[int | No
     )
 
 
-def _times(asked: int, size: int) -> str:
-    """Return how often `size` items must be gone through to give `asked`, rounded up to a tenth."""
+def _repetition(name: str, asked: int, size: int) -> str:
+    """Return how often a dataset of `size` items must be gone through to give `asked`, rounded up to a tenth."""
     if not size:
-        return f"{asked} items, and it is empty"
+        return f"dataset {name!r} would have to give {asked} items, and it is empty"
     tenths = -(-asked * 10 // size)
-    return f"{tenths // 10}.{tenths % 10} times ({asked} of {size} items)"
+    times = f"{tenths // 10}.{tenths % 10} times ({asked} of {size} items)"
+    return f"dataset {name!r} would have to be gone through {times}"

@@ -258,3 +258,16 @@ def test_the_end_that_the_data_sets_is_one_batch_before_someone_is_short(
     longer = [10**9 if place == short else limit for place, limit in enumerate(limits)]
     assert limits[short] is not None
     assert len(by_hand([*unbounded[:-1], (phases[-1][0], fit + 1)], longer, size, "stop")) >= fit
+
+
+def test_a_dataset_that_is_held_back_is_told_with_what_it_holds_and_what_holds_it_back() -> None:
+    phases = [Phase((1, 1), 120)]
+    with pytest.raises(NotEnoughDataError) as caught:
+        resolve(["web", "code"], phases, [120, 1000], 4, policy="repeat", sizes=[60, 1000])
+    for part in (
+        "it may give 120, by its `max_rows` or `max_epochs` (a pass over it has 60)",
+        "'web' would have to be gone through 4.0 times (240 of 60 items)",
+        "raise its `max_rows` or `max_epochs`",
+        "set `on_exhausted` to `stop` or `redistribute`",
+    ):
+        assert part in str(caught.value)
