@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -85,6 +86,9 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture
 def s3_url(s3_server: S3Server) -> str:
     """An empty place in the server's bucket."""
+    # A test whose patches began before the server did has taken the way to it out of the environment when it ended.
+    for name, value in s3_server.environment().items():
+        os.environ.setdefault(name, value)
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 

@@ -98,6 +98,8 @@ class _Unfolding:
     segments: list[Segment] = field(default_factory=list)
     taken: list[int] = field(init=False)
     retired: set[int] = field(default_factory=set)
+    stops: list[int] = field(default_factory=list)
+    """For each phase that was gone through, one past its last batch."""
 
     def __post_init__(self) -> None:
         self.taken = [0] * len(self.limits)
@@ -144,6 +146,7 @@ class _Unfolding:
                     asked = None if asked is None else asked - 1
                 if asked == 0:
                     break
+            self.stops.append(self.schedule.batches)
 
     def close(self, number: int, quotas: dict[int, int]) -> dict[int, int]:
         """Return what each dataset gives to a batch in which some cannot give their quota, and retire those.
@@ -187,6 +190,19 @@ def unfold(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: in
     unfolding = _Unfolding(phases, limits, batch_size)
     unfolding.unfold(redistribute=redistribute)
     return unfolding.schedule
+
+
+def phase_ends(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int) -> tuple[int, ...]:
+    """Return for each phase one past its last batch, where datasets retire (``redistribute``).
+
+    A batch that the next phase fills up belongs to the phase in which it began.
+
+    >>> phase_ends([Phase((0, 1), 1), Phase((1, 0))], [2, 0], 1)
+    (1, 2)
+    """
+    unfolding = _Unfolding(phases, limits, batch_size)
+    unfolding.unfold(redistribute=True)
+    return tuple(unfolding.stops)
 
 
 def resolve(  # noqa: PLR0913 -- what is asked, of what there is, by which policy

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from mixer.core.exhaustion import unfold
+from mixer.core.exhaustion import phase_ends
 from mixer.core.plan import Plan
 from mixer.core.schedule import Schedule, Segment
 
@@ -83,16 +84,10 @@ def phase_stops(plan: Plan, *, redistribute: bool) -> tuple[int, ...]:
         plan: A plan.
         redistribute: Whether it is one in which datasets retire; a phase then ends when nobody in it is left.
     """
-    stops = []
-    for count in range(1, len(plan.phases) + 1):
-        phases = plan.phases[:count]
-        if count == len(plan.phases):
-            stops.append(plan.batches)
-        elif redistribute:
-            stops.append(unfold(phases, plan.limits, plan.batch_size, redistribute=True).batches)
-        else:
-            stops.append(min(plan.batches, sum(phase.batches or 0 for phase in phases)))
-    return tuple(stops)
+    if redistribute:
+        return phase_ends(plan.phases, plan.limits, plan.batch_size)
+    asked = accumulate(phase.batches or 0 for phase in plan.phases[:-1])
+    return (*(min(plan.batches, stop) for stop in asked), plan.batches)
 
 
 @dataclass(frozen=True, slots=True)
