@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +18,7 @@ from mixer.testing import MemoryStore
 from tests import figures as counted
 from tests.fault_proxy import FaultProxy, running_fault_proxy
 from tests.garbage import Use
+from tests.mixes import mix_config
 from tests.rclone_server import RcloneServer, running_rclone_server
 from tests.s3_server import BUCKET, S3Server, running_s3_server
 
@@ -127,3 +130,17 @@ def rclone_url(rclone_server: RcloneServer) -> str:
     """An empty place in the bad server's bucket."""
     assert rclone_server.process_id
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a small run that is complete; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("finished")
+    building.build(mix_config(folder))
+    return folder / "out"
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A finished run, to be damaged."""
+    return Path(shutil.copytree(finished, tmp_path / "out"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,6 @@ from mixer.errors import StoreError
 from mixer.storage import LocalStore
 from mixer.verifying import verify
 from tests.mixes import mix_config
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished")
-    building.build(mix_config(folder))
-    return folder / "out"
-
-
-@pytest.fixture
-def out(finished: Path, tmp_path: Path) -> Path:
-    """A finished run, to be damaged."""
-    return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
 def problems(out: Path) -> list[tuple[str, str]]:

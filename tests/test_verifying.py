@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -21,19 +20,6 @@ from tests.mixes import SHARDS, mix_config
 
 FINAL = SHARDS + 1
 """Slot 0 opens the run, a slot for each shard follows."""
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished")
-    building.build(mix_config(folder))
-    return folder / "out"
-
-
-@pytest.fixture
-def out(finished: Path, tmp_path: Path) -> Path:
-    """A finished run, to be damaged."""
-    return Path(shutil.copytree(finished, tmp_path / "out"))
 
 
 def slot_path(out: Path, number: int) -> Path:

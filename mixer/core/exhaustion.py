@@ -100,6 +100,7 @@ class _Unfolding:
     retired: set[int] = field(default_factory=set)
     stops: list[int] = field(default_factory=list)
     """For each phase that was gone through, one past its last batch."""
+    batches: int = 0
 
     def __post_init__(self) -> None:
         self.taken = [0] * len(self.limits)
@@ -119,8 +120,8 @@ class _Unfolding:
 
     def add(self, rule: Allocation | Closing, members: Sequence[int], batches: int) -> None:
         """Add a segment."""
-        first = self.segments[-1].stop_batch if self.segments else 0
-        self.segments.append(Segment(first, batches, rule, tuple(members), tuple(self.taken)))
+        self.segments.append(Segment(self.batches, batches, rule, tuple(members), tuple(self.taken)))
+        self.batches += batches
         for place, items in zip(members, rule.offsets_at(batches), strict=True):
             self.taken[place] += items
 
@@ -146,7 +147,7 @@ class _Unfolding:
                     asked = None if asked is None else asked - 1
                 if asked == 0:
                     break
-            self.stops.append(self.schedule.batches)
+            self.stops.append(self.batches)
 
     def close(self, number: int, quotas: dict[int, int]) -> dict[int, int]:
         """Return what each dataset gives to a batch in which some cannot give their quota, and retire those.

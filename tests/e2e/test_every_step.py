@@ -28,8 +28,7 @@ from mixer.testing import (
     die_at_every_step,
     sample,
 )
-from mixer.verifying import verify
-from tests.e2e.runs import Result, assert_commits_are_true, objects, result
+from tests.e2e.runs import Result, assert_commits_are_true, became, lying_on, objects
 from tests.figures import Note
 from tests.mixes import SHARDS, mix_config
 from tests.profiles import sized
@@ -57,29 +56,22 @@ def config(tmp_path: Path) -> MixConfig:
 
 def build_on(config: MixConfig, store: Store) -> None:
     """Build to a store of one's choice."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mixer.building.open_store", lambda url: store)
+    with lying_on(config, store):
         building.build(config)
 
 
-def became(config: MixConfig, store: Store) -> Result:
-    """Return what the run on `store` has become, and find nothing wrong with it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("mixer.building", "tests.e2e.runs"):
-            patch.setattr(f"{module}.open_store", lambda url: store)
-        report = verify(config.output)
-        assert report.problems == ()
-        assert all(name.startswith(".mixer/probe/") for name in report.orphans)
-        if isinstance(store, LocalStore):
-            # Not through the store, which hides what is half written.
-            assert sorted(path.name for path in (store.root / "data").iterdir()) == SHARD_NAMES
-        return result(config.output)
+def became_with_files(config: MixConfig, store: Store) -> Result:
+    """Return what the run on `store` has become, and find nothing wrong with it, nor with the folder it is in."""
+    found = became(config, store)
+    if isinstance(store, LocalStore):
+        # Not through the store, which hides what is half written.
+        assert sorted(path.name for path in (store.root / "data").iterdir()) == SHARD_NAMES
+    return found
 
 
 def commits_are_true(config: MixConfig, store: Store) -> None:
     """Whatever a death has left: each commit names a shard that is there and whole."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mixer.building.open_store", lambda url: store)
+    with lying_on(config, store):
         if store.get(commits.RUN_NAME) is None:
             assert store.list(commits.LOG_PREFIX) == []
             return
@@ -91,7 +83,7 @@ def die_everywhere(config: MixConfig, new_store: Callable[[], Store], **how: obj
     steps = die_at_every_step(
         partial(build_on, config),
         new_store,
-        partial(became, config),
+        partial(became_with_files, config),
         left_behind=partial(commits_are_true, config),
         **how,  # type: ignore[arg-type]  # passed on as it came
     )
@@ -138,14 +130,14 @@ def test_a_second_death_while_a_dead_run_is_resumed_changes_nothing(config: MixC
     steps = die_at_every_step(
         partial(build_on, config),
         lambda: MemoryStore(dead.objects),
-        partial(became, config),
+        partial(became_with_files, config),
         left_behind=partial(commits_are_true, config),
     )
     resumed = died_at(config, commits.slot_name(2))
     build_on(config, resumed)
     unbroken = MemoryStore()
     build_on(config, unbroken)
-    assert became(config, resumed) == became(config, unbroken)
+    assert became_with_files(config, resumed) == became_with_files(config, unbroken)
     assert len(steps.deaths) == len(MOMENTS) * len(steps.operations)
 
 

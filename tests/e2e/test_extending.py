@@ -16,7 +16,7 @@ from mixer.log import CommitLog
 from mixer.storage import LocalStore, Store, open_store
 from mixer.testing import MOMENTS, WRITES, Choose, Crash, CrashingStore, MemoryStore, by_exit, die_at_every_step, sample
 from mixer.verifying import verify
-from tests.e2e.runs import Child, Result, at_once, many_shards, objects, result
+from tests.e2e.runs import Child, Result, at_once, became, lying_on, many_shards, objects, result
 from tests.e2e.test_every_step import IN_DELAY_S, commits_are_true
 from tests.mixes import mix_config
 from tests.profiles import sized
@@ -43,20 +43,8 @@ def long(tmp_path: Path) -> MixConfig:
 
 def extend_on(config: MixConfig, store: Store) -> None:
     """Build to a store of one's choice, longer than the run there if it must be."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mixer.building.open_store", lambda url: store)
+    with lying_on(config, store):
         building.build(config, extend=True)
-
-
-def became(config: MixConfig, store: Store) -> Result:
-    """Return what the run on `store` has become, and find nothing wrong with it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("mixer.building", "tests.e2e.runs"):
-            patch.setattr(f"{module}.open_store", lambda url: store)
-        report = verify(config.output)
-        assert report.problems == ()
-        assert all(name.startswith(".mixer/probe/") for name in report.orphans)
-        return result(config.output)
 
 
 def kinds(store: Store, config: MixConfig) -> list[str]:

@@ -11,10 +11,10 @@ import pytest
 from mixer import building
 from mixer.config import MixConfig
 from mixer.core.commits import Commit
-from mixer.storage import LocalStore, Store, open_store
+from mixer.storage import Store, open_store
 from mixer.testing import MOMENTS, WRITES, MemoryStore, die_at_every_step, sample
 from mixer.verifying import verify
-from tests.e2e.runs import Child, Result, at_once, many_shards, objects, result
+from tests.e2e.runs import Child, at_once, became, lying_on, many_shards, objects, result
 from tests.mixes import mix_config
 from tests.profiles import sized
 
@@ -24,26 +24,10 @@ DONE, FENCED = 0, 6
 EVERY_WRITE = sized(short=sample(10_000, verbs=WRITES), long=list)
 
 
-def opened(config: MixConfig, store: Store, url: str) -> Store:
-    return store if url == config.output else LocalStore(Path(url))
-
-
 def build_on(config: MixConfig, store: Store) -> None:
     """Build a fork to a store of one's choice; its parent lies on disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mixer.building.open_store", partial(opened, config, store))
+    with lying_on(config, store):
         building.build(config)
-
-
-def became(config: MixConfig, store: Store) -> Result:
-    """Return what the fork on `store` has become, and find nothing wrong with it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("mixer.building", "tests.e2e.runs"):
-            patch.setattr(f"{module}.open_store", partial(opened, config, store))
-        report = verify(config.output)
-        assert report.problems == ()
-        assert all(name.startswith(".mixer/probe/") for name in report.orphans)
-        return result(config.output)
 
 
 def test_a_death_at_every_write_of_a_fork_changes_nothing(tmp_path: Path) -> None:
