@@ -91,7 +91,7 @@ def forecast(planned: Planned) -> Forecast:
     amplification, alone_bytes, looked_at = _alone(planned, layouts)
     output_bytes = sum(dataset.used_bytes for dataset in datasets)
     footers = sum(len(inventory.files) for inventory in planned.inventories.values())
-    stops = phase_stops(plan, redistribute=planned.config.on_exhausted == "redistribute")
+    stops = phase_stops(plan)
     ranks = common_ranks(plan)
     return Forecast(
         datasets=datasets,

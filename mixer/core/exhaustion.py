@@ -98,8 +98,6 @@ class _Unfolding:
     segments: list[Segment] = field(default_factory=list)
     taken: list[int] = field(init=False)
     retired: set[int] = field(default_factory=set)
-    stops: list[int] = field(default_factory=list)
-    """For each phase that was gone through, one past its last batch."""
     batches: int = 0
 
     def __post_init__(self) -> None:
@@ -118,9 +116,9 @@ class _Unfolding:
         """Return the members of a phase that have not retired."""
         return tuple(place for place in self.phases[phase].members if place not in self.retired)
 
-    def add(self, rule: Allocation | Closing, members: Sequence[int], batches: int) -> None:
-        """Add a segment."""
-        self.segments.append(Segment(self.batches, batches, rule, tuple(members), tuple(self.taken)))
+    def add(self, phase: int, rule: Allocation | Closing, members: Sequence[int], batches: int) -> None:
+        """Add a segment of a phase."""
+        self.segments.append(Segment(self.batches, batches, rule, tuple(members), tuple(self.taken), phase))
         self.batches += batches
         for place, items in zip(members, rule.offsets_at(batches), strict=True):
             self.taken[place] += items
@@ -135,7 +133,7 @@ class _Unfolding:
                 if fit is None:
                     raise ValueError("a run over datasets without end: expected a number of batches, found none")
                 if fit:
-                    self.add(rule, members, fit)
+                    self.add(number, rule, members, fit)
                 asked = None if asked is None else asked - fit
                 if asked == 0:
                     break
@@ -143,11 +141,10 @@ class _Unfolding:
                     return
                 given = self.close(number, dict(zip(members, rule.counts(fit, fit + 1)[0].tolist(), strict=True)))
                 if any(given.values()):
-                    self.add(Closing(tuple(given.values())), tuple(given), 1)
+                    self.add(number, Closing(tuple(given.values())), tuple(given), 1)
                     asked = None if asked is None else asked - 1
                 if asked == 0:
                     break
-            self.stops.append(self.batches)
 
     def close(self, number: int, quotas: dict[int, int]) -> dict[int, int]:
         """Return what each dataset gives to a batch in which some cannot give their quota, and retire those.
@@ -191,19 +188,6 @@ def unfold(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: in
     unfolding = _Unfolding(phases, limits, batch_size)
     unfolding.unfold(redistribute=redistribute)
     return unfolding.schedule
-
-
-def phase_ends(phases: Sequence[Phase], limits: Sequence[int | None], batch_size: int) -> tuple[int, ...]:
-    """Return for each phase one past its last batch, where datasets retire (``redistribute``).
-
-    A batch that the next phase fills up belongs to the phase in which it began.
-
-    >>> phase_ends([Phase((0, 1), 1), Phase((1, 0))], [2, 0], 1)
-    (1, 2)
-    """
-    unfolding = _Unfolding(phases, limits, batch_size)
-    unfolding.unfold(redistribute=True)
-    return tuple(unfolding.stops)
 
 
 def resolve(  # noqa: PLR0913 -- what is asked, of what there is, by which policy

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from mixer.core.exhaustion import phase_ends
 from mixer.core.plan import Plan
 from mixer.core.schedule import Schedule, Segment
 
@@ -77,17 +76,12 @@ def _within(segment: Segment, items: dict[int, int]) -> dict[int, int]:
     return found
 
 
-def phase_stops(plan: Plan, *, redistribute: bool) -> tuple[int, ...]:
-    """Return for each phase one past its last batch; a phase that the data cuts off is short, or has none.
-
-    Args:
-        plan: A plan.
-        redistribute: Whether it is one in which datasets retire; a phase then ends when nobody in it is left.
-    """
-    if redistribute:
-        return phase_ends(plan.phases, plan.limits, plan.batch_size)
-    asked = accumulate(phase.batches or 0 for phase in plan.phases[:-1])
-    return (*(min(plan.batches, stop) for stop in asked), plan.batches)
+def phase_stops(plan: Plan) -> tuple[int, ...]:
+    """Return for each phase one past its last batch; a phase that the data cuts off is short, or has none."""
+    stops = [0] * len(plan.phases)
+    for segment in plan.schedule.segments:
+        stops[segment.phase] = segment.stop_batch
+    return tuple(accumulate(stops, max))
 
 
 @dataclass(frozen=True, slots=True)

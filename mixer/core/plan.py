@@ -13,7 +13,7 @@ from itertools import pairwise, zip_longest
 from mixer.core.allocation import Counts
 from mixer.core.exhaustion import Phase
 from mixer.core.passes import Passes
-from mixer.core.schedule import Schedule
+from mixer.core.schedule import Schedule, Segment
 
 State = dict[str, dict[str, int]]
 """``{"offsets": {...}, "remainder_carry": {...}}``, just what `DataBatcher.state_dict` returns."""
@@ -179,16 +179,17 @@ def first_change(was: Plan, now: Plan) -> int | None:
     for one, other in zip_longest(was.schedule.segments, now.schedule.segments):
         if one is None:
             return None
-        if other is None or (one.first_batch, one.rule, one.members, one.offsets) != (
-            other.first_batch,
-            other.rule,
-            other.members,
-            other.offsets,
-        ):
+        if other is None or not _begin_alike(one, other):
             return one.first_batch
         if other.batches < one.batches or (one is not last and other.batches != one.batches):
             return min(one.stop_batch, other.stop_batch)
     return None
+
+
+def _begin_alike(one: Segment, other: Segment, joining: tuple[int, ...] = ()) -> bool:
+    """Return whether two segments begin at one batch, by one rule; `joining` are offsets of datasets `other` adds."""
+    begins = (one.first_batch, one.rule, one.members, (*one.offsets, *joining))
+    return begins == (other.first_batch, other.rule, other.members, other.offsets)
 
 
 def first_difference(was: Plan, now: Plan, stop: int) -> int | None:
@@ -200,12 +201,7 @@ def first_difference(was: Plan, now: Plan, stop: int) -> int | None:
     for one, other in zip_longest(was.schedule.segments, now.schedule.segments):
         if one is None or one.first_batch >= stop:
             return None
-        if other is None or (one.first_batch, one.rule, one.members, (*one.offsets, *joining)) != (
-            other.first_batch,
-            other.rule,
-            other.members,
-            other.offsets,
-        ):
+        if other is None or not _begin_alike(one, other, joining):
             return one.first_batch
         ends = [min(stop, segment.stop_batch) for segment in (one, other)]
         if ends[0] != ends[1]:

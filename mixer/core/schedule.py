@@ -58,6 +58,8 @@ class Segment:
     """Which of the run's datasets take part, by their place in the run."""
     offsets: tuple[int, ...]
     """Items of each of the run's datasets that were taken before this segment."""
+    phase: int = 0
+    """Which of the run's phases it is part of: for a batch that the next one fills up, the one in which it began."""
 
     @property
     def stop_batch(self) -> int:

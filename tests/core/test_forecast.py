@@ -81,13 +81,13 @@ def test_phases_end_where_they_are_said_to_or_where_the_data_ends(
     sizes: list[int], policy: Policy, stops: tuple[int, ...]
 ) -> None:
     phases = [Phase((1, 0), 3 if policy == "stop" else 5), Phase((1, 1), 5)]
-    assert phase_stops(plan_of(phases, sizes, 4, policy), redistribute=policy == "redistribute") == stops
+    assert phase_stops(plan_of(phases, sizes, 4, policy)) == stops
 
 
 @given(plans())
 def test_phases_follow_each_other_to_the_end_of_the_run(case: tuple[Plan, Policy]) -> None:
-    plan, policy = case
-    stops = phase_stops(plan, redistribute=policy == "redistribute")
+    plan, _ = case
+    stops = phase_stops(plan)
     assert list(stops) == sorted(stops)
     assert stops[-1] == plan.batches
     assert len(stops) == len(plan.phases)
@@ -115,3 +115,8 @@ def test_as_many_ranks_are_told_of_as_have_something_to_do() -> None:
 def test_a_shuffled_block_is_there_twice_for_a_moment() -> None:
     plain = memory_of(decoded_bytes=[5], shuffled_bytes=[0], block=1, shard=1)
     assert memory_of(decoded_bytes=[5], shuffled_bytes=[100], block=1, shard=1).bytes - plain.bytes == 200
+
+
+def test_a_batch_that_the_next_phase_fills_up_belongs_to_the_one_in_which_it_began() -> None:
+    plan = plan_of([Phase((0, 1), 1), Phase((1, 0))], [2, 0], 1, "redistribute")
+    assert phase_stops(plan) == (1, 2)
