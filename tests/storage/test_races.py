@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,12 @@ def body(writer: int, number: int) -> bytes:
     return f"writer {writer:04} round {number:04} ".encode() * 50
 
 
+def take(environment: dict[str, str]) -> None:
+    """Give a process the environment of a test: the one from which it was forked has that of its own start."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def race_threads(store: Store, writers: int, rounds: int, race: Claim = claim) -> list[list[bool]]:
     barrier = threading.Barrier(writers)
     with ThreadPoolExecutor(writers) as threads:
@@ -71,7 +78,7 @@ def race_processes(url: str, writers: int, rounds: int, race: Claim = claim) -> 
     # Forked from a process that has everything loaded: fifty would take minutes to start otherwise.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "mixer.storage.s3", "s3fs"])
-    with context.Manager() as manager, context.Pool(writers) as processes:
+    with context.Manager() as manager, context.Pool(writers, take, (dict(os.environ),)) as processes:
         barrier = manager.Barrier(writers)
         calls = [(race, barrier, url, writer, rounds) for writer in range(writers)]
         return processes.starmap(in_a_process, calls, 1)
