@@ -6,18 +6,21 @@ no place here; they come from where the stores look for them themselves (the AWS
 
 from __future__ import annotations
 
-from mixer.config.fields import ColumnConfig, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import BatchesConfig, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy, WindowConfig
 from mixer.config.models import MixConfig
 from mixer.config.reading import config_from, load_config, parse_config
+from mixer.config.values import ColumnConfig
 from mixer.config.writing import example_config, json_schema, to_yaml
 
 __all__ = [
+    "BatchesConfig",
     "ColumnConfig",
     "DatasetConfig",
     "ForkConfig",
     "MixConfig",
     "PhaseConfig",
     "WeightsBy",
+    "WindowConfig",
     "config_from",
     "example_config",
     "json_schema",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mixer.config.fields import MAX_RUN_ROWS, MAX_SHARD_ROWS, MixFields
+from mixer.config.fields import MixFields
+from mixer.config.values import MAX_RUN_ROWS, MAX_SHARD_ROWS
 from mixer.core.weights import parse_share, weights_of_shares
 
 MAX_ROW_GROUPS_PER_SHARD = 32_767

@@ -1,186 +1,110 @@
-"""The fields of a config, and what each may be by itself."""
+"""The models that make up a config; what each of their fields may be by itself."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from mixer.config.columns import kind, normal_columns
-from mixer.core.weights import parse_share
-
-MAX_NAME_CHARACTERS = 200
-MAX_SHARD_ROWS = 2**31 - 1
-MAX_RUN_ROWS = 2**63 - 1
-"""Positions of rows are 64-bit integers in the shards."""
-MAX_WEIGHT_BITS = 4096
-PROBLEM = "mixer_problem"
-"""Type of the errors whose message is ours and complete."""
-
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
-_SECRET_IN_QUERY = re.compile(
-    r"[?&;](?:[^=&;/]*(?:signature|credential|token|secret|passwo?r?d|access_?key|api_?key)[^=&;/]*|sig|key)=",
-    re.IGNORECASE,
+from mixer.config.values import (
+    MAX_CONTEXT,
+    MAX_RUN_ROWS,
+    MAX_SHARD_ROWS,
+    ColumnName,
+    Columns,
+    Format,
+    Location,
+    Missing,
+    Model,
+    Name,
+    Paths,
+    Share,
+    Temperature,
+    Weight,
 )
-_USER_IS_CONTAINER = {"abfs", "abfss", "az", "wasb", "wasbs"}
-"""Protocols in which ``container@account`` is an address."""
 
 
-def _problem(text: str) -> PydanticCustomError:
-    # A message is a template to pydantic, so it goes in as a value: it may hold braces.
-    return PydanticCustomError(PROBLEM, "{text}", {"text": text})
+class WindowConfig(Model):
+    """Windows over a stream of token ids, as the items of a dataset."""
 
-
-def holds_secret(url: str) -> bool:
-    """Tell whether `url` names a user, a password or a signature.
-
-    >>> holds_secret("s3://key:sec/ret@bucket/a"), holds_secret("https://host/a?X-Amz-Signature=1")
-    (True, True)
-    >>> holds_secret("hdfs://host:8020/a"), holds_secret("s3://bucket/a@b.parquet"), holds_secret("/data/a?b.parquet")
-    (False, False, False)
-    """
-    match = _URL.search(url)
-    if not match:
-        return False
-    protocol, host, rest = match.groups()
-    user, at, _ = host.rpartition("@")
-    if at:
-        return ":" in user or protocol.lower() not in _USER_IS_CONTAINER
-    # A slash in a password ends the host early; what stands after the colon is then no port.
-    port = "" if host.startswith("[") else host.partition(":")[2]
-    if port and "@" in rest and not port.isdecimal():
-        return True
-    return _SECRET_IN_QUERY.search(rest) is not None
-
-
-def _location(value: str) -> str:
-    if not value.strip():
-        raise _problem("expected a path or URL, found an empty text")
-    if value != value.strip():
-        raise _problem("expected a path or URL, found one with space around it; take the space out")
-    if not value.isprintable():
-        raise _problem("expected a path or URL, found one with control characters or broken Unicode")
-    if holds_secret(value):
-        raise _problem(
-            "holds a user, password or signature (not shown here); take it out, and give credentials through the "
-            "environment, ~/.aws or fsspec's configuration"
-        )
-    return value
-
-
-def _paths(value: Any) -> Any:
-    """Check before pydantic tries text and list in turn and reports both."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        kinds = f"a list that holds {_not_text(value)}" if isinstance(value, list) else kind(value)
-        raise _problem(f"expected a path or URL, or a list of them, found {kinds}")
-    if not value:
-        raise _problem("expected a path or URL, or a list of them, found an empty list")
-    return value
-
-
-def _not_text(values: list[Any]) -> str:
-    return kind(next(value for value in values if not isinstance(value, str)))
-
-
-def _each_location(value: str | list[str]) -> str | list[str]:
-    if isinstance(value, str):
-        return _location(value)
-    for number, path in enumerate(value, start=1):
-        try:
-            _location(path)
-        except PydanticCustomError as error:
-            raise _problem(f"entry {number} of the list: {error.message()}") from None
-    return value
-
-
-def _name(value: str) -> str:
-    if not 1 <= len(value) <= MAX_NAME_CHARACTERS:
-        raise _problem(f"expected a name of 1 to {MAX_NAME_CHARACTERS} characters, found {len(value)}")
-    if not value.isprintable() or value != value.strip():
-        raise _problem("expected a name of printable characters without space around it")
-    if "/" in value or "\\" in value or value in {".", ".."}:
-        raise _problem("expected a name without '/' and '\\' that is not '.' or '..'")
-    return value
-
-
-def _weight(value: int) -> int:
-    if value.bit_length() > MAX_WEIGHT_BITS:
-        raise _problem(f"expected a positive whole number of at most {MAX_WEIGHT_BITS} bits, found a longer one")
-    return value
-
-
-def _share(value: str) -> str:
-    try:
-        parse_share(value)
-    except ValueError as error:
-        raise _problem(str(error)) from None
-    return value
-
-
-def _number(value: Any) -> Any:
-    """Take a number as it is written: 0.7 in YAML is the text 0.7, and not the float next to it."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _temperature(value: str) -> str:
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value, re.ASCII) or not float(value):
-        raise _problem(f"expected a positive number such as 2 or 0.7, found {value[:40]!r}")
-    return value
-
-
-def _columns(value: Any) -> Any:
-    """Check before pydantic tries list and mapping in turn and reports both."""
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        value = {
-            name: entry.model_dump() if isinstance(entry, ColumnConfig) else entry for name, entry in value.items()
-        }
-    try:
-        return normal_columns(value)
-    except ValueError as error:
-        raise _problem(str(error)) from None
-
-
-def _missing(value: Any) -> Any:
-    """Take YAML's null for the word: nobody quotes it."""
-    return "null" if value is None else value
-
-
-def _column_name(value: str) -> str:
-    if not value or "\0" in value:
-        raise _problem(f"expected the name of a column, found {'one with a NUL' if value else 'an empty text'}")
-    return value
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-Weight = Annotated[int, Field(ge=1), AfterValidator(_weight)]
-Share = Annotated[str, AfterValidator(_share)]
-
-
-class ColumnConfig(_Model):
-    """What becomes of a stored column."""
-
-    name: str | None = Field(default=None, description="Its name in the run; as stored, if left out.")
-    cast: str | None = Field(
+    context_length: int = Field(
+        ge=1, le=MAX_CONTEXT, description="Ids that a trainer sees at once, T; a window holds T + 1 of them."
+    )
+    stride: int | None = Field(
         default=None,
-        description="The type to cast it to, exactly or not at all: `int32`, `string`, `timestamp[us, UTC]`, "
-        "`decimal128(10, 2)`, `list<int32>` and so on.",
+        ge=1,
+        le=MAX_SHARD_ROWS,
+        description="Ids from the beginning of one window to that of the next; `context_length` if left out.",
+    )
+    tokenizer: Location | None = Field(
+        default=None,
+        description="What encodes the text: a `tokenizer.json`, a `.tiktoken` file of ranks, or `module:function`. "
+        "Left out if the dataset holds token ids already.",
+    )
+    text: ColumnName = Field(
+        default="text", description="The column that is encoded, or that holds a list of token ids."
+    )
+    end_of_text: str | int | None = Field(
+        default=None, description="The token, or its id, that closes each document; the tokenizer's own if left out."
+    )
+    pattern: str | None = Field(
+        default=None, description="Of a `.tiktoken` file: the name of a known encoding, or the regular expression."
+    )
+    pad_id: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_SHARD_ROWS,
+        description="Id that fills the last window up; it is dropped if left out.",
+    )
+    store_as: Literal["list", "uint16", "int32"] = Field(
+        default="list",
+        description="Column type of `input_ids`: a list of int32, or binary values of little-endian uint16 or int32.",
+    )
+    documents: bool = Field(
+        default=False,
+        description="Whether a column `document_ids` numbers, in each window, the documents in it from 0.",
     )
 
 
-class DatasetConfig(_Model):
+class BatchesConfig(Model):
+    """Batches of equally long rows, as the items of a dataset."""
+
+    by: ColumnName = Field(
+        description="The column that goes by: the length of its lists or texts, or its whole numbers."
+    )
+    size: int = Field(ge=1, le=MAX_SHARD_ROWS, description="Rows in a batch.")
+    sizes: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=MAX_SHARD_ROWS)]] = Field(
+        default_factory=dict,
+        description="Other sizes for longer rows: each holds from its length upward, until the next entry.",
+    )
+    max_length: int | None = Field(default=None, ge=1, le=MAX_SHARD_ROWS, description="Longer rows are left out.")
+    include_partial: bool = Field(
+        default=False, description="Whether rows that fill no batch make a shorter one, for each length."
+    )
+
+
+class DatasetConfig(Model):
     """A named dataset: where its rows are, how many of them go into each batch, and in which order."""
 
-    path: Annotated[str | list[str], BeforeValidator(_paths), AfterValidator(_each_location)] = Field(
-        description="A Parquet file, a glob, a folder, or a list of these: a local path or any URL that fsspec opens.",
+    path: Paths = Field(
+        description="A file, a glob, a folder, or a list of these: a local path or any URL that fsspec opens.",
+    )
+    format: Format | None = Field(
+        default=None, description="What kind of files these are; told by their names if left out."
+    )
+    on_bad_line: Literal["error", "skip", "quarantine"] | None = Field(
+        default=None,
+        description="What if a line or record is not what its format says: an `error` (the default), `skip` it and "
+        "count it, or `quarantine` it in a file beside the prepared rows. Not for Parquet.",
+    )
+    document: Literal["file", "line", "paragraph"] | None = Field(
+        default=None, description="Of plain text: what becomes a row, a `line` if left out."
+    )
+    window: WindowConfig | None = Field(
+        default=None, description="Items are windows of token ids over all documents, instead of rows."
+    )
+    batches: BatchesConfig | None = Field(
+        default=None, description="Items are batches of equally long rows, instead of rows."
     )
     weight: Weight | None = Field(
         default=None,
@@ -191,12 +115,12 @@ class DatasetConfig(_Model):
         description="Instead of a weight: a percentage such as `12.5%` or a fraction such as `1/3`, taken exactly. The "
         "shares of all datasets make 100 %.",
     )
-    shuffle: Literal["block"] | None = Field(
+    shuffle: Literal["block", "full"] | None = Field(
         default=None,
         description="Order of the rows: as stored if left out; `block` takes blocks of whole row groups in a random "
-        "order, and the rows of each block in a random order.",
+        "order, and the rows of each block in a random order; `full` takes all rows in a random order, from a copy.",
     )
-    columns: Annotated[list[str] | dict[str, str | ColumnConfig] | None, BeforeValidator(_columns)] = Field(
+    columns: Columns = Field(
         default=None,
         description="Columns to take, and no others: a list of names, or a mapping from each stored name to its name "
         "in the run, or to a `name` and a `cast`. All columns if left out.",
@@ -212,7 +136,7 @@ class DatasetConfig(_Model):
     )
 
 
-class PhaseConfig(_Model):
+class PhaseConfig(Model):
     """A stretch of the run with weights of its own."""
 
     batches: int | None = Field(
@@ -226,19 +150,14 @@ class PhaseConfig(_Model):
     )
 
 
-class WeightsBy(_Model):
+class WeightsBy(Model):
     """Weights that follow from sizes."""
 
     sizes: Literal["rows", "bytes"] | dict[str, Annotated[int, Field(ge=1)]] = Field(
         default="rows",
         description="What the weights go by: the `rows` or `bytes` that each dataset holds, or a number for each.",
     )
-    temperature: Annotated[
-        str,
-        BeforeValidator(_number),
-        AfterValidator(_temperature),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
-    ] = Field(
+    temperature: Temperature = Field(
         default="1", description="Weights are sizes to the power of 1/temperature: 1 keeps sizes, more evens them out."
     )
     max_share: Share | None = Field(
@@ -246,20 +165,23 @@ class WeightsBy(_Model):
     )
 
 
-class ForkConfig(_Model):
+class ForkConfig(Model):
     """The run that a mix goes on from, and where."""
 
-    run: Annotated[str, AfterValidator(_location)] = Field(description="Output of a run: a folder or URL prefix.")
+    run: Location = Field(description="Output of a run: a folder or URL prefix.")
     shards: int = Field(
         ge=1, le=MAX_RUN_ROWS, description="How many of its shards are the beginning of this mix, as they are there."
     )
 
 
-class MixFields(_Model):
+class MixFields(Model):
     """The fields of a mix, each right by itself."""
 
-    output: Annotated[str, AfterValidator(_location)] = Field(
-        description="Folder or URL prefix that the shards and the commit log are written to."
+    output: Location = Field(description="Folder or URL prefix that the shards and the commit log are written to.")
+    prepared: Location | None = Field(
+        default=None,
+        description="Folder or URL prefix for prepared copies of inputs that cannot be read from anywhere; runs that "
+        "share it prepare once. Below the output if left out.",
     )
     batch_size: int = Field(ge=1, le=MAX_SHARD_ROWS, description="Rows in every batch.")
     batches: int | None = Field(
@@ -304,7 +226,7 @@ class MixFields(_Model):
         description="The mix begins with the first shards of another run, which are taken by reference: `run` is its "
         "output, `shards` is how many. What the mix says of these batches must be what that run says of them.",
     )
-    missing: Annotated[Literal["error", "null"], BeforeValidator(_missing)] = Field(
+    missing: Missing = Field(
         default="error",
         description="What if a dataset, or one of its files, lacks a column that others have: an `error`, or `null` in "
         "every row of it.",
@@ -324,12 +246,12 @@ class MixFields(_Model):
         le=MAX_SHARD_ROWS,
         description="Batches in a row group, at most `batches_per_shard`; chosen by size if left out.",
     )
-    length_column: Annotated[str, AfterValidator(_column_name)] | None = Field(
+    length_column: ColumnName | None = Field(
         default=None,
         description="For `mixer plan` only: the column that says how many tokens a row has, a whole number or a list. "
         "The plan then counts in tokens, too.",
     )
-    datasets: dict[Annotated[str, AfterValidator(_name)], DatasetConfig] = Field(
+    datasets: dict[Name, DatasetConfig] = Field(
         min_length=1,
         description="The datasets by name. Their order matters: rows stand in it inside a batch, and it breaks ties.",
     )

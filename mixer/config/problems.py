@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 
 from mixer.config import columns
-from mixer.config.fields import PROBLEM, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
 from mixer.config.models import PROBLEMS, MixConfig
+from mixer.config.values import PROBLEM
 
 Path: TypeAlias = tuple[str | int, ...]
 
