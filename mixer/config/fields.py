@@ -19,7 +19,9 @@ from mixer.config.values import (
     Name,
     Paths,
     Share,
+    Sizes,
     Temperature,
+    Token,
     Weight,
 )
 
@@ -44,7 +46,7 @@ class WindowConfig(Model):
     text: ColumnName = Field(
         default="text", description="The column that is encoded, or that holds a list of token ids."
     )
-    end_of_text: str | int | None = Field(
+    end_of_text: Token = Field(
         default=None, description="The token, or its id, that closes each document; the tokenizer's own if left out."
     )
     pattern: str | None = Field(
@@ -73,7 +75,7 @@ class BatchesConfig(Model):
         description="The column that goes by: the length of its lists or texts, or its whole numbers."
     )
     size: int = Field(ge=1, le=MAX_SHARD_ROWS, description="Rows in a batch.")
-    sizes: dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=MAX_SHARD_ROWS)]] = Field(
+    sizes: Sizes = Field(
         default_factory=dict,
         description="Other sizes for longer rows: each holds from its length upward, until the next entry.",
     )

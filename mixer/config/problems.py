@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 
 from mixer.config import columns
-from mixer.config.fields import DatasetConfig, ForkConfig, PhaseConfig, WeightsBy
+from mixer.config.fields import BatchesConfig, DatasetConfig, ForkConfig, PhaseConfig, WeightsBy, WindowConfig
 from mixer.config.models import PROBLEMS, MixConfig
 from mixer.config.values import PROBLEM
 
@@ -28,7 +28,25 @@ _EXPECTED = {
     "max_share": "a percentage or a fraction, such as 40% or 2/5",
     "max_rows": "a positive whole number",
     "max_epochs": "a positive whole number",
-    "shuffle": "'block', or nothing",
+    "shuffle": "'block', 'full', or nothing",
+    "format": "'parquet', 'jsonl', 'json', 'csv', 'tsv', 'text', 'arrow', 'huggingface' or 'webdataset'",
+    "on_bad_line": "'error', 'skip' or 'quarantine'",
+    "document": "'file', 'line' or 'paragraph'",
+    "window": "a mapping with context_length, tokenizer and others",
+    "context_length": "a positive whole number",
+    "stride": "a positive whole number",
+    "tokenizer": "a file, or module:function",
+    "text": "the name of a column",
+    "end_of_text": "a token, or its id",
+    "pattern": "the name of an encoding, or a regular expression",
+    "pad_id": "a whole number from 0",
+    "store_as": "'list', 'uint16' or 'int32'",
+    "documents": "true or false",
+    "by": "the name of a column",
+    "size": "a positive whole number",
+    "max_length": "a positive whole number",
+    "include_partial": "true or false",
+    "prepared": "a path or URL",
     "temperature": "a positive number such as 2 or 0.7",
     "sizes": "'rows', 'bytes', or a mapping from each dataset's name to a positive whole number",
     "weights": "a mapping from names of datasets to positive whole numbers",
@@ -48,7 +66,19 @@ _EXPECTED = {
     "path": "a path or URL, or a list of them",
     "datasets": "a mapping from names to a path and a weight each",
 }
-_WHOLE_NUMBERS = {key for key, expected in _EXPECTED.items() if "whole number" in expected}
+_EXPECTED_AT = {
+    ("datasets", "batches"): "a mapping with by and size, and maybe sizes, max_length and include_partial",
+    ("datasets", "sizes"): "a mapping from lengths to positive whole numbers",
+}
+"""Of fields that stand in several models, what is expected below some field of the config."""
+_MODELS: dict[object, type[BaseModel]] = {
+    "datasets": DatasetConfig,
+    "phases": PhaseConfig,
+    "weights_by": WeightsBy,
+    "fork": ForkConfig,
+}
+_MODELS_OF_DATASETS: dict[object, type[BaseModel]] = {"window": WindowConfig, "batches": BatchesConfig}
+_DATASET_FIELD = len(("datasets", "web", "path"))
 _USER_IN_URL = re.compile(r"(?<=://)\S*@")
 _QUERY_IN_URL = re.compile(r"(?<=://)([^\s?]*)\?\S*")
 _MAX_SHOWN = 60
@@ -98,9 +128,10 @@ def dotted(path: Path) -> str:
 
 
 def _known(path: Path) -> Sequence[str]:
-    models: dict[object, type[BaseModel]] = {"datasets": DatasetConfig, "phases": PhaseConfig, "weights_by": WeightsBy}
-    models["fork"] = ForkConfig
-    return list((models[path[0]] if len(path) > 1 else MixConfig).model_fields)
+    if len(path) <= 1:
+        return list(MixConfig.model_fields)
+    inner = _MODELS_OF_DATASETS.get(path[2]) if path[0] == "datasets" and len(path) > _DATASET_FIELD else None
+    return list((inner or _MODELS[path[0]]).model_fields)
 
 
 def _meant(path: Path) -> str | None:
@@ -123,14 +154,16 @@ def _text(path: Path, item: Any) -> str:
         return f"expected a mapping with batches and weights, found {_found(item['input'])}"
     if not path:
         return f"expected a mapping with the keys {', '.join(_known(path))}; found {_found(item['input'])}"
-    expected = _EXPECTED.get(str(field), "another value")
+    expected = _EXPECTED_AT.get((path[0], str(field)), _EXPECTED.get(str(field), "another value"))
     if len(path) > 1 and path[-2] in {"weights", "sizes"}:
         expected = "a positive whole number"
     if item["type"] == "missing":
         return f"missing; expected {expected}"
     if item["type"] == "less_than_equal":
         expected += f" of at most {item['ctx']['le']:,}" if field != "compression_level" else ""
-    hint = " (write plain digits, without quotes)" if field in _WHOLE_NUMBERS and isinstance(item["input"], str) else ""
+    hint = (
+        " (write plain digits, without quotes)" if "whole number" in expected and isinstance(item["input"], str) else ""
+    )
     if field == "weight" and item["type"] == "greater_than_equal" and item["input"] == 0:
         hint = "; leave the dataset out to take nothing from it"
     return f"expected {expected}, found {_found(item['input'])}{hint}"

@@ -152,6 +152,25 @@ def _missing(value: Any) -> Any:
     return "null" if value is None else value
 
 
+def _sizes(value: Any) -> Any:
+    """Take lengths as they are written: the keys of YAML and of JSON are texts."""
+    if not isinstance(value, dict):
+        return value
+    wrong = next((key for key in value if not re.fullmatch(r"0|[1-9][0-9]{0,9}", str(key), re.ASCII)), None)
+    if wrong is not None:
+        raise _problem(f"expected lengths as keys, whole numbers from 0, found {str(wrong)[:40]!r}")
+    return {int(key): size for key, size in value.items()}
+
+
+def _token(value: Any) -> Any:
+    """Check before pydantic tries text and number in turn and reports both."""
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
+        raise _problem(f"expected a token, or its id, found {kind(value)}")
+    if isinstance(value, int) and not 0 <= value <= MAX_SHARD_ROWS:
+        raise _problem(f"expected a token, or its id from 0 to {MAX_SHARD_ROWS:,}, found another number")
+    return value
+
+
 def _column_name(value: str) -> str:
     if not value or "\0" in value:
         raise _problem(f"expected the name of a column, found {'one with a NUL' if value else 'an empty text'}")
@@ -188,5 +207,7 @@ Temperature = Annotated[
 ]
 ColumnName = Annotated[str, AfterValidator(_column_name)]
 Columns = Annotated[list[str] | dict[str, str | ColumnConfig] | None, BeforeValidator(_columns)]
+Sizes = Annotated[dict[int, Annotated[int, Field(ge=1, le=MAX_SHARD_ROWS)]], BeforeValidator(_sizes)]
+Token = Annotated[str | int | None, BeforeValidator(_token)]
 Missing = Annotated[Literal["error", "null"], BeforeValidator(_missing)]
 Format = Literal["parquet", "jsonl", "json", "csv", "tsv", "text", "arrow", "huggingface", "webdataset"]

@@ -14,6 +14,10 @@ _EXAMPLE = """\
 # Folder or URL prefix for the shards and the commit log.
 output: mixed
 
+# Where copies go of what cannot be read from anywhere: JSON, CSV, text, tokens, full shuffles. Below the output if left
+# out; runs that share the place make each copy once. `mixer run` makes them, `mixer prepare` makes nothing else.
+# prepared: s3://lake/prepared
+
 # Rows in every batch: each batch has this many, divided among the datasets by their weights.
 batch_size: 512
 
@@ -29,7 +33,7 @@ batches_per_shard: 128
 # until all rows are used.
 on_exhausted: error
 
-# What random orders depend on (`shuffle: block` at a dataset).
+# What random orders depend on (`shuffle: block` and `shuffle: full` at a dataset).
 seed: 0
 
 # Instead of weights and `batches`: stretches of the run with weights of their own. Datasets go on where they were.
@@ -58,7 +62,10 @@ compression: zstd
 # length_column: input_ids
 
 # The order of the datasets matters: rows stand in it inside a batch, and it breaks ties.
-# A path is a Parquet file, a glob, a folder, or a list of these; a local path or a URL.
+# A path is a file, a glob, a folder, or a list of these; a local path or a URL. Files are Parquet, or what their names
+# say (`*.jsonl.zst`), or what `format: csv` says; `on_bad_line: skip` passes over lines that are broken.
+# `window: {context_length: 1024, tokenizer: tokenizer.json}` makes windows of tokens the items that weights count, and
+# `batches: {by: input_ids, size: 8}` makes batches of equally long rows.
 # Credentials have no place here: they come from the environment, ~/.aws or fsspec's configuration.
 # Instead of a weight there may be a share, such as `share: 60%`.
 # `columns` takes only those that it lists, may rename them and cast them, exactly or not at all:

@@ -17,10 +17,10 @@ datasets:
   code: {path: [a.parquet, b/], weight: 1}
 """
 TOP = (
-    "output, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, fork, missing, "
-    "lineage, compression, compression_level, batches_per_row_group, length_column, datasets"
+    "output, prepared, batch_size, batches, rows, batches_per_shard, on_exhausted, seed, phases, weights_by, fork, "
+    "missing, lineage, compression, compression_level, batches_per_row_group, length_column, datasets"
 )
-DATASET = "path, weight, share, shuffle, columns, max_rows, max_epochs"
+DATASET = "path, format, on_bad_line, document, window, batches, weight, share, shuffle, columns, max_rows, max_epochs"
 REFUSED = (
     "holds a user, password or signature (not shown here); take it out, and give credentials through the "
     "environment, ~/.aws or fsspec's configuration"

@@ -26,6 +26,7 @@ DIGITS = " (write plain digits, without quotes)"
 def test_a_config_has_what_was_written_and_the_defaults() -> None:
     assert parse_config(GOOD, "mix.yaml").model_dump() == {
         "output": "out",
+        "prepared": None,
         "batch_size": 4,
         "batches": 10,
         "rows": None,
@@ -48,7 +49,12 @@ def test_a_config_has_what_was_written_and_the_defaults() -> None:
     }
 
 
-LEFT_OUT = {"share": None, "shuffle": None, "columns": None, "max_rows": None, "max_epochs": None}
+LEFT_OUT = dict.fromkeys(
+    (
+        *("format", "on_bad_line", "document", "window", "batches"),
+        *("share", "shuffle", "columns", "max_rows", "max_epochs"),
+    )
+)
 
 
 def test_datasets_keep_their_order() -> None:

@@ -100,4 +100,6 @@ def test_the_schema_describes_and_bounds_every_field() -> None:
         assert len(field["description"]) > 10, name
         numbers = [part for part in [field, *field.get("anyOf", [])] if part.get("type") == "integer"]
         assert all(part["minimum"] == (0 if name == "seed" else 1) for part in numbers), name
-    assert set(schema["$defs"]) == {"ColumnConfig", "DatasetConfig", "ForkConfig", "PhaseConfig", "WeightsBy"}
+    assert set(schema["$defs"]) == {
+        *("BatchesConfig", "ColumnConfig", "DatasetConfig", "ForkConfig", "PhaseConfig", "WeightsBy", "WindowConfig")
+    }
