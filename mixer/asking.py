@@ -10,12 +10,36 @@ from mixer.core.exhaustion import Phase
 from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
 from mixer.core.weights import parse_share, tempered, weights_of_shares
-from mixer.errors import NotEnoughDataError
+from mixer.core.windows import tail_start, window_count
+from mixer.errors import CorruptionError, NotEnoughDataError
 from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
 
 BLOCK_ROWS = 65_536
 """A block to shuffle is as many whole row groups as hold so many rows."""
+
+
+def items_of(dataset: DatasetConfig, inventory: Inventory) -> int:
+    """Return how many items one pass over a dataset has: its rows, or its windows.
+
+    Args:
+        dataset: What the config says of it.
+        inventory: Its files; of a dataset that is prepared, those of the last prepared copy.
+    """
+    window = dataset.window
+    if window is not None:
+        shape = (window.context_length, window.stride or window.context_length)
+        has_padded = window.pad_id is not None and tail_start(inventory.rows, *shape) is not None
+        return window_count(inventory.rows, *shape) + has_padded
+    return inventory.rows // epochs_in(inventory)
+
+
+def epochs_in(inventory: Inventory) -> int:
+    """Return how many passes lie one after the other in a dataset's files: one, if no record says more."""
+    epochs = inventory.facts.get("epochs", 1)
+    if type(epochs) is not int or epochs < 1:
+        raise CorruptionError(f"an inventory of inputs: expected a number of epochs, found {epochs!r:.100}")
+    return epochs
 
 
 def phases_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Phase, ...]:
@@ -35,22 +59,25 @@ def phases_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
 
 def _weights(config: MixConfig, inventories: Mapping[str, Inventory]) -> list[int]:
     if config.weights_by is not None:
-        return _weights_by(config.weights_by, inventories)
+        return _weights_by(config, config.weights_by, inventories)
     shares = {name: dataset.share for name, dataset in config.datasets.items() if dataset.share is not None}
     if shares:
         return list(weights_of_shares({name: parse_share(share) for name, share in shares.items()}).values())
     return [dataset.weight or 0 for dataset in config.datasets.values()]
 
 
-def _weights_by(asked: WeightsBy, inventories: Mapping[str, Inventory]) -> list[int]:
+def _weights_by(config: MixConfig, asked: WeightsBy, inventories: Mapping[str, Inventory]) -> list[int]:
     given = asked.sizes
+    items = {name: items_of(config.datasets[name], inventory) for name, inventory in inventories.items()}
     if isinstance(given, dict):
         sizes = {name: given[name] for name in inventories}
     else:
+        # Bytes of one pass, as rows are, however many passes a copy holds.
         sizes = {
-            name: inventory.rows if given == "rows" else inventory.bytes for name, inventory in inventories.items()
+            name: items[name] if given == "rows" else inventory.bytes // epochs_in(inventory)
+            for name, inventory in inventories.items()
         }
-    empty = next((name for name, inventory in inventories.items() if not inventory.rows), None)
+    empty = next((name for name, count in items.items() if not count), None)
     if empty is not None:
         raise NotEnoughDataError(f"dataset {empty!r} has no rows, so no weight follows from its size; leave it out")
     most = None if asked.max_share is None else parse_share(asked.max_share)
@@ -61,7 +88,7 @@ def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
     """Return how many items may be taken of each dataset; None for one that is repeated without end."""
     limits = []
     for name, dataset in config.datasets.items():
-        rows = inventories[name].rows
+        rows = items_of(dataset, inventories[name])
         limit: int | None = rows
         if config.on_exhausted == "repeat":
             # Nothing comes of an empty dataset, however often it is gone through.
@@ -77,7 +104,7 @@ def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
     return tuple(
         Passes(
             name,
-            inventories[name].rows,
+            items_of(dataset, inventories[name]),
             blocks=_blocks(inventories[name]) if dataset.shuffle == "block" else None,
             seed=config.seed,
         )

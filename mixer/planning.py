@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mixer.asking import limits_of, passes_of, phases_of, views_of
+from mixer.asking import items_of, limits_of, passes_of, phases_of, views_of
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.commits import Commit, Parent
@@ -134,7 +134,7 @@ def _plan(
     """
     names = tuple(config.datasets)
     phases, limits = phases_of(config, inventories), limits_of(config, inventories)
-    sizes = [inventories[name].rows for name in names]
+    sizes = [items_of(config.datasets[name], inventories[name]) for name in names]
     return Plan(
         names=names,
         passes=passes_of(config, inventories),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mixer.core.fingerprint import JSON
 from mixer.errors import ChangedError, CorruptionError, InputError
 from mixer.sources.footers import Footer, read_footer
 from mixer.storage.inputs import InputFile, difference, find_inputs, stat_input
@@ -35,6 +36,7 @@ class FileEntry:
     url: str
     bytes: int
     version: str
+    """As in `InputFile`. Empty for a file of a prepared copy: its place says what is in it, whenever it was written."""
     rows: int
     row_group_rows: tuple[int, ...]
     uncompressed_bytes: int
@@ -57,6 +59,8 @@ class Inventory:
 
     files: tuple[FileEntry, ...]
     ignored: tuple[str, ...]
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+    """Of a prepared copy: what its record says of it, and under ``prepared`` which one it is. Else nothing."""
     footers: Mapping[str, pq.FileMetaData] = field(default_factory=dict, compare=False, repr=False)
     """Parsed footers by URL, as far as this process has read and kept them. Not part of the value."""
 
@@ -78,7 +82,8 @@ class Inventory:
     def to_json(self) -> dict[str, Any]:
         """Return the inventory as strings, integers and lists, for `from_json`."""
         files = [{**asdict(entry), "row_group_rows": list(entry.row_group_rows)} for entry in self.files]
-        return {"files": files, "ignored": list(self.ignored)}
+        # Left out where there are none, so that records of older versions are those of today.
+        return {"files": files, "ignored": list(self.ignored), **({"facts": dict(self.facts)} if self.facts else {})}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Inventory:
@@ -90,13 +95,14 @@ class Inventory:
         try:
             files = tuple(_entry_from_json(entry) for entry in value["files"])
             ignored = tuple(value["ignored"])
-        except (KeyError, TypeError, AttributeError) as error:
+            facts = dict(value.get("facts", {}))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptionError(
                 f"an inventory of inputs does not have the keys it was written with: {error}"
             ) from error
         if not all(type(name) is str for name in ignored) or sum(entry.rows for entry in files) > ROWS_MAX:
             raise CorruptionError("an inventory of inputs holds impossible values")
-        return cls(files, ignored)
+        return cls(files, ignored, facts)
 
 
 def _entry_from_json(value: Mapping[str, Any]) -> FileEntry:
@@ -153,7 +159,7 @@ def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tup
         raise InputError(
             f"dataset {name!r}: expected at most {ROWS_MAX:,} rows, its files' footers say {rows:,} in all"
         )
-    return Inventory(entries, listing.ignored, kept), _schemas(name, listing.files, footers)
+    return Inventory(entries, listing.ignored, footers=kept), _schemas(name, listing.files, footers)
 
 
 def check_unchanged(name: str, inventory: Inventory) -> None:

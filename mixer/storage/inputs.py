@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from mixer.errors import ChangedError, InputError, StoreError
 from mixer.storage.filesystems import filesystem_for
-from mixer.storage.patterns import SUFFIXES, WHOLE_FOLDER, Pattern, Verdict, has_wildcard, is_hidden, split_pattern
+from mixer.storage.patterns import SUFFIXES, Pattern, Verdict, has_wildcard, is_hidden, split_pattern, whole_folder
 from mixer.storage.remote_file import PinnedFile, version_in
 from mixer.storage.retry import call_with_retries, understood
 from mixer.storage.urls import is_chained, redact, redact_url, split_azure, split_protocol
@@ -34,7 +34,8 @@ class InputFile:
     """An absolute local path, or a URL without a user or a query."""
     bytes: int
     version: str
-    """Changes when the file is replaced: an ETag, or a local file's modification time in ns. May be empty."""
+    """Changes when the file is replaced: an ETag, or a local file's modification time in ns. Empty if it is not known,
+    or does not matter: then any will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,16 @@ class InputListing:
 
     files: tuple[InputFile, ...]
     ignored: tuple[str, ...]
-    """Hidden files and folders (these end in ``/``), and files that are not named as Parquet."""
+    """Hidden files and folders (these end in ``/``), and files that are not named as what is looked for."""
 
 
-def find_inputs(path: str | Sequence[str]) -> InputListing:
+def find_inputs(path: str | Sequence[str], suffixes: tuple[str, ...] = SUFFIXES) -> InputListing:
     """Return the input files that `path` stands for: a file, a glob, a folder, or a list of these.
 
     Order: a list's entries in the list's order; inside a glob or a folder by the path below its fixed part,
     compared byte by byte (UTF-8), so ``part-10`` comes before ``part-2``. A name that is there is taken as it is,
     whatever characters it holds; only then `*`, `?`, `[..]` and `**` are wildcards. Symbolic links are followed.
+    Where no ending is spelled out, names that end in one of `suffixes` (small letters) are taken.
 
     Raises:
         InputError: Nothing was found, one file was found twice, or a folder cannot be read.
@@ -60,7 +62,7 @@ def find_inputs(path: str | Sequence[str]) -> InputListing:
     entries = [path] if isinstance(path, str) else list(path)
     if not entries:
         raise InputError("expected at least one input path, found an empty list")
-    listings = [_find(entry) for entry in entries]
+    listings = [_find(entry, suffixes) for entry in entries]
     seen: dict[str, str] = {}
     for entry, listing in zip(entries, listings, strict=True):
         for file in listing.files:
@@ -109,7 +111,7 @@ def difference(expected: InputFile, found: InputFile | None) -> str | None:
         return "expected a file, found none"
     if found.bytes != expected.bytes:
         return f"expected {expected.bytes} bytes, found {found.bytes}"
-    if found.version != expected.version:
+    if expected.version and found.version != expected.version:
         return f"expected version {expected.version}, found {found.version} (same size, other contents or touched)"
     return None
 
@@ -187,23 +189,23 @@ def _unreadable(path: str, error: OSError) -> InputError:
     return InputError(f"input {path}: cannot be read: {error.strerror or error}; check its permissions")
 
 
-def _find(entry: str) -> InputListing:
+def _find(entry: str, suffixes: tuple[str, ...]) -> InputListing:
     if is_chained(entry):
         raise InputError(f"input {redact(entry)!r}: expected one protocol, found several joined by '::'")
     protocol, rest = split_protocol(entry)
-    where = _find_remote(entry) if protocol not in _LOCAL else _find_local(rest)
+    where = _find_remote(entry, suffixes) if protocol not in _LOCAL else _find_local(rest, suffixes)
     if where.files:
         return where
     ignored = ", ".join(where.ignored[:_SHOWN_IGNORED]) + (", ..." if len(where.ignored) > _SHOWN_IGNORED else "")
     found = f"only what is ignored ({len(where.ignored)}): {ignored}" if where.ignored else "nothing"
-    suffixes = " or ".join(f"*{suffix}" for suffix in SUFFIXES)
+    endings = " or ".join(f"*{suffix}" for suffix in suffixes)
     raise InputError(
-        f"input {entry!r}: expected a file, a folder with files named {suffixes}, or a pattern that matches some; "
+        f"input {entry!r}: expected a file, a folder with files named {endings}, or a pattern that matches some; "
         f"found {found}; check the path"
     )
 
 
-def _find_local(path: str) -> InputListing:
+def _find_local(path: str, suffixes: tuple[str, ...]) -> InputListing:
     if not path or "\0" in path:
         raise InputError(f"input {path!r}: expected a path")
     path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib would follow `..` differently
@@ -212,11 +214,11 @@ def _find_local(path: str) -> InputListing:
     except (FileNotFoundError, NotADirectoryError):
         if not has_wildcard(path):
             return InputListing((), ())
-        return _sorted(*_split_walk(*split_pattern(path)))
+        return _sorted(*_split_walk(*split_pattern(path, suffixes)))
     except OSError as error:
         raise _unreadable(path, error) from error
     if stat.S_ISDIR(mode):
-        return _sorted(*_split_walk(path, WHOLE_FOLDER))
+        return _sorted(*_split_walk(path, whole_folder(suffixes)))
     if not stat.S_ISREG(mode):
         raise InputError(f"input {path}: expected a file or a folder, found something else (a device, socket or pipe)")
     return InputListing((_local_file(path, os.stat(path)),), ())  # noqa: PTH116 - as above
@@ -305,7 +307,7 @@ def _remote(url: str) -> tuple[Any, str]:
     return filesystem, filesystem._strip_protocol(url)  # noqa: SLF001 - fsspec has no public name for it
 
 
-def _find_remote(url: str) -> InputListing:
+def _find_remote(url: str, suffixes: tuple[str, ...]) -> InputListing:
     _refuse_secrets(url)
     protocol, rest = split_protocol(url)
     if has_wildcard(rest.partition("/")[0]):
@@ -319,8 +321,8 @@ def _find_remote(url: str) -> InputListing:
     if info is not None and info["type"] != "directory" and folder == url:
         return InputListing((InputFile(url, int(info["size"]), version_in(info)),), ())
     if not has_wildcard(rest) or (info is not None and info["type"] == "directory"):
-        return _sorted(folder, _list_remote(folder, WHOLE_FOLDER))
-    base, pattern = split_pattern(rest)
+        return _sorted(folder, _list_remote(folder, whole_folder(suffixes)))
+    base, pattern = split_pattern(rest, suffixes)
     return _sorted(f"{protocol}://{base}", _list_remote(f"{protocol}://{base}", pattern))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 SUFFIXES = (".parquet", ".pq")
@@ -24,7 +24,7 @@ class Verdict(Enum):
 
     TAKEN = "taken"
     IGNORED = "ignored"
-    """It matches, but is hidden or not named as Parquet: worth a word to the user."""
+    """It matches, but is hidden or not named as what is looked for: worth a word to the user."""
     OTHER = "other"
     """It does not match."""
 
@@ -57,6 +57,8 @@ class Pattern:
     """
 
     parts: tuple[str, ...]
+    suffixes: tuple[str, ...] = field(default=SUFFIXES, repr=False)
+    """What the names end in that a part without an ending of its own takes."""
 
     @property
     def is_recursive(self) -> bool:
@@ -69,7 +71,7 @@ class Pattern:
             return Verdict.OTHER
         # A pattern that ends in a wildcard says nothing of the kind of file; `*.parq` does.
         says_kind = not has_wildcard(self.parts[-1][-1]) and self.parts[-1][-1] != "]"
-        named_well = says_kind or names[-1].lower().endswith(SUFFIXES)
+        named_well = says_kind or names[-1].lower().endswith(self.suffixes)
         return Verdict.TAKEN if named_well and _matches(self.parts, names, hidden=False) else Verdict.IGNORED
 
     def may_hold(self, names: Sequence[str]) -> Verdict:
@@ -79,7 +81,7 @@ class Pattern:
         return Verdict.TAKEN if _leads_on(self.parts, names, hidden=False) else Verdict.IGNORED
 
 
-def split_pattern(path: str) -> tuple[str, Pattern]:
+def split_pattern(path: str, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[str, Pattern]:
     """Return the deepest folder of `path` without a wildcard, and the pattern below it.
 
     >>> split_pattern("/data/web/lang=*/part-?.parquet")
@@ -87,11 +89,12 @@ def split_pattern(path: str) -> tuple[str, Pattern]:
     """
     parts = path.split("/")
     first = next(place for place, part in enumerate(parts) if has_wildcard(part))
-    return "/".join(parts[:first]), Pattern(tuple(part for part in parts[first:] if part))
+    return "/".join(parts[:first]), Pattern(tuple(part for part in parts[first:] if part), suffixes)
 
 
-WHOLE_FOLDER = Pattern((_ANY_FOLDERS,))
-"""Every file below a folder that is not hidden and is named as Parquet."""
+def whole_folder(suffixes: tuple[str, ...] = SUFFIXES) -> Pattern:
+    """Return the pattern of every file below a folder that is not hidden and ends in one of `suffixes`."""
+    return Pattern((_ANY_FOLDERS,), suffixes)
 
 
 def _matches(parts: Sequence[str], names: Sequence[str], *, hidden: bool) -> bool:

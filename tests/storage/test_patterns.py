@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.storage.patterns import WHOLE_FOLDER, Pattern, Verdict, split_pattern
+from mixer.storage.patterns import Pattern, Verdict, split_pattern, whole_folder
 
 plain_names = st.text("ab1-", min_size=1, max_size=3)
 wild_parts = st.text("ab1-*?", min_size=1, max_size=3).filter(lambda part: "**" not in part)
@@ -90,7 +90,7 @@ def test_hidden_and_foreign_files_are_ignored_unless_spelled_out(pattern: str, p
 
 
 def test_a_hidden_folder_is_entered_only_if_it_is_spelled_out() -> None:
-    assert WHOLE_FOLDER.may_hold(["_log"]) is Verdict.IGNORED
+    assert whole_folder().may_hold(["_log"]) is Verdict.IGNORED
     assert Pattern(("**", "_log", "*.parquet")).may_hold(["a", "_log"]) is Verdict.TAKEN
     assert Pattern(("_*", "*.parquet")).may_hold(["_log"]) is Verdict.TAKEN
     assert Pattern(("*", "*.parquet")).may_hold(["a", "b"]) is Verdict.OTHER
