@@ -52,6 +52,17 @@ class WindowConfig(Model):
     pattern: str | None = Field(
         default=None, description="Of a `.tiktoken` file: the name of a known encoding, or the regular expression."
     )
+    vocabulary: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_SHARD_ROWS,
+        description="Of a function, or of token ids that are there already: one more than the greatest id.",
+    )
+    version: str | None = Field(
+        default=None,
+        description="Of a function: what tells it apart from what it was before; a hash of its module's file if left "
+        "out.",
+    )
     pad_id: int | None = Field(
         default=None,
         ge=0,

@@ -39,6 +39,8 @@ _EXPECTED = {
     "text": "the name of a column",
     "end_of_text": "a token, or its id",
     "pattern": "the name of an encoding, or a regular expression",
+    "vocabulary": "a positive whole number",
+    "version": "a text",
     "pad_id": "a whole number from 0",
     "store_as": "'list', 'uint16' or 'int32'",
     "documents": "true or false",
