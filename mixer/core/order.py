@@ -19,6 +19,8 @@ from mixer.core.fingerprint import fingerprint
 
 Rows = npt.NDArray[np.int64]
 """Row numbers, shape ``(rows,)``."""
+Keys = npt.NDArray[np.uint64]
+"""Random numbers to sort by, shape ``(items,)``."""
 
 
 def random_order(items: int, *path: str | int) -> Rows:
@@ -27,9 +29,19 @@ def random_order(items: int, *path: str | int) -> Rows:
     >>> random_order(5, 17, "web").tolist(), random_order(5, 18, "web").tolist()
     ([3, 4, 1, 2, 0], [3, 1, 2, 0, 4])
     """
-    key = int(fingerprint(list(path))[:32], 16)
-    drawn = np.random.Philox(key=key).random_raw(items)
-    return np.argsort(drawn, kind="stable").astype(np.int64)
+    return np.argsort(random_keys(items, *path), kind="stable").astype(np.int64, copy=False)
+
+
+def random_keys(items: int, *path: str | int, first: int = 0) -> Keys:
+    """Return the numbers by which `random_order` sorts, of the items from `first` on, shape ``(items,)``.
+
+    >>> random_keys(5, 17, "web")[3:].tolist() == random_keys(2, 17, "web", first=3).tolist()
+    True
+    """
+    # The generator makes four numbers at a time, and can go on at any four.
+    generator = np.random.Philox(key=int(fingerprint(list(path))[:32], 16)).advance(first // 4)
+    drawn: Keys = generator.random_raw(first % 4 + items)
+    return drawn[first % 4 :]
 
 
 def full_order(rows: int, seed: int, name: str) -> Rows:
@@ -38,7 +50,16 @@ def full_order(rows: int, seed: int, name: str) -> Rows:
     >>> full_order(5, 17, "web").tolist()
     [1, 3, 4, 2, 0]
     """
-    return random_order(rows, seed, name, "all")
+    return random_order(rows, *full_path(seed, name))
+
+
+def full_path(seed: int, name: str) -> tuple[str | int, ...]:
+    """Return the name of the order of all rows of a dataset, in the pass that has `seed`.
+
+    >>> full_path(17, "web")
+    (17, 'web', 'all')
+    """
+    return seed, name, "all"
 
 
 def blocks_of(row_groups: npt.ArrayLike, block_rows: int) -> Rows:
@@ -133,3 +154,33 @@ class BlockOrder:
             kept = (turn, random_order(self.blocks[block], self.seed, self.name, "rows", block))
             object.__setattr__(self, "_kept", kept)
         return kept[1]
+
+
+@dataclass(frozen=True)
+class FullOrder:
+    """The rows of a dataset in one pass, all in a random order; 8 bytes a row are kept once it was asked for.
+
+    >>> FullOrder(5, seed=17, name="web").rows(1, 4).tolist()
+    [3, 4, 2]
+    """
+
+    size: int
+    """Rows of the dataset."""
+    seed: int
+    """Seed of this pass; that of the next one is greater by 1."""
+    name: str
+    """The dataset; with one seed for all, each still has an order of its own."""
+
+    @cached_property
+    def _order(self) -> Rows:
+        return full_order(self.size, self.seed, self.name)
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return the stored row numbers that stand at positions ``[start, stop)`` of the pass.
+
+        Raises:
+            ValueError: The positions are not in the dataset.
+        """
+        if not 0 <= start <= stop <= self.size:
+            raise ValueError(f"expected 0 <= start <= stop <= {self.size}, found start={start}, stop={stop}")
+        return self._order[start:stop]

@@ -2,6 +2,9 @@
 
 Offsets count on over all passes, so they are never ambiguous. Pass number ``offset // rows`` is the epoch, and the rest
 is a position in it; in a shuffled dataset each epoch has an order of its own, by ``seed + epoch``.
+
+Blocks are shuffled as they are read. For all rows among each other there is a prepared copy instead, which holds one
+epoch after the other, already in their orders: there the orders only say which rows these are.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mixer.core.order import BlockOrder, Rows
+from mixer.core.order import BlockOrder, FullOrder, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,10 @@ class Passes:
     blocks: tuple[int, ...] | None = None
     """Rows of each block to shuffle, in stored order; None leaves rows in stored order."""
     seed: int = 0
-    """Seed of the first pass; unused without blocks."""
-    _kept: tuple[int, BlockOrder] | None = field(default=None, init=False, repr=False, compare=False)
+    """Seed of the first pass; unused if rows stay in stored order."""
+    full: bool = False
+    """Whether all rows are shuffled among each other, in a copy; then there are no blocks."""
+    _kept: tuple[int, BlockOrder | FullOrder] | None = field(default=None, init=False, repr=False, compare=False)
 
     def stretches(self, start: int, stop: int) -> list[Stretch]:
         """Return the items ``[start, stop)``, counted over all passes, as stretches of single passes."""
@@ -56,14 +61,21 @@ class Passes:
             start += end - position
         return found
 
-    def order(self, epoch: int) -> BlockOrder | None:
-        """Return the order of a pass; None if it is the stored one."""
-        if self.blocks is None:
+    def order(self, epoch: int) -> BlockOrder | FullOrder | None:
+        """Return the order of a pass; None if it is the stored one.
+
+        The last one asked for is kept: of all rows among each other 8 bytes a row, and 20 while it is made.
+        """
+        if self.blocks is None and not self.full:
             return None
         kept = self._kept
         if kept is None or kept[0] != epoch:
             # Set as a whole, since rows and their numbers are asked for by two threads.
-            kept = (epoch, BlockOrder(self.blocks, self.seed + epoch, self.name))
+            seed = self.seed + epoch
+            if self.blocks is None:
+                kept = (epoch, FullOrder(self.size, seed, self.name))
+            else:
+                kept = (epoch, BlockOrder(self.blocks, seed, self.name))
             object.__setattr__(self, "_kept", kept)
         return kept[1]
 

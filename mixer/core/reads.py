@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from mixer.core.order import BlockOrder
 from mixer.core.passes import Passes
 
 Int64s = npt.NDArray[np.int64]
@@ -112,6 +113,9 @@ def reads_of(layout: Layout, passes: Passes, start: int, stop: int) -> Reads:
         return NOTHING
     size = passes.size
     first, last = start // size, (stop - 1) // size
+    if passes.full:
+        # Of a copy that holds the passes one after the other, in their orders.
+        return layout.read(start, stop)
     if first == last:
         return _of_pass(layout, passes, first, start - first * size, stop - first * size)
     whole = layout.read(0, size).times(last - first - 1)
@@ -133,7 +137,7 @@ def _stored(passes: Passes, epoch: int, start: int, stop: int) -> Iterator[tuple
         yield start, stop
         return
     order = passes.order(epoch)
-    if order is None:
+    if not isinstance(order, BlockOrder):
         yield start, stop
         return
     while start < stop:

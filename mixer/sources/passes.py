@@ -12,11 +12,12 @@ from mixer.sources.base import Source
 class PassedSource:
     """The rows of a source in the order of `passes`; offsets count on from one pass to the next.
 
-    A shuffled block is read whole and kept, already in its order, until the reader has passed it.
+    A shuffled block is read whole and kept, already in its order, until the reader has passed it. If all rows are
+    shuffled among each other, the source is a copy that holds one pass after the other, in their orders.
     """
 
     def __init__(self, source: Source, passes: Passes) -> None:
-        """Read `source`, whose rows are `passes.size`."""
+        """Read `source`: `passes.size` rows, or for a full shuffle as many times that as it holds passes."""
         self._source = source
         self._passes = passes
         self._block: tuple[int, int, pa.Table] | None = None
@@ -28,7 +29,7 @@ class PassedSource:
     @property
     def rows(self) -> int:
         """Rows of one pass."""
-        return self._source.rows
+        return self._passes.size
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,8 +46,11 @@ class PassedSource:
         self._source.close()
 
     def _read_stretch(self, stretch: Stretch) -> pa.Table:
+        if self._passes.full:
+            first = stretch.epoch * self._passes.size
+            return self._source.read(first + stretch.start, first + stretch.stop)
         order = self._passes.order(stretch.epoch)
-        if order is None:
+        if not isinstance(order, BlockOrder):
             return self._source.read(stretch.start, stretch.stop)
         tables = []
         position = stretch.start
