@@ -1,4 +1,4 @@
-"""A run that is killed with SIGKILL thirty times, at moments of chance, becomes what an unbroken run is."""
+"""A run that is killed with SIGKILL many times, at moments of chance, becomes what an unbroken run is."""
 
 from __future__ import annotations
 
@@ -16,27 +16,17 @@ from mixer import building
 from mixer.config import MixConfig
 from mixer.core.commits import Commit
 from mixer.verifying import verify
-from tests.e2e.runs import DEADLINE_S, Child, Result, config_file, many_shards, result, shared_number, unbroken
+from tests.e2e.runs import DEADLINE_S, Child, config_file, many_shards, result, shared_number, unbroken
+from tests.profiles import sized
 
 pytestmark = pytest.mark.crash
 
 KILLS = 30
+KILLS_ON_S3 = sized(short=12, long=30)
 COMMITS_A_LIFE = 2
 AFTER_A_COMMIT = 0.75
 """Share of the kills."""
-SHARDS = KILLS * (COMMITS_A_LIFE + 1) + 10
-"""A child that waits for its death after so many commits has one more under way; so no life reaches the end."""
 SEEDS = {"disk": 20_261, "s3": 20_262}
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> MixConfig:
-    return many_shards(tmp_path, str(tmp_path / "out"), shards=SHARDS)
-
-
-@pytest.fixture
-def expected(config: MixConfig, tmp_path: Path) -> Result:
-    return unbroken(config, tmp_path / "unbroken")
 
 
 def short_life(config: MixConfig, commits_made: Any) -> None:
@@ -77,14 +67,19 @@ def finish_by_command(config: MixConfig, path: Path) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
 
 
-def kill_many_times(config: MixConfig, expected: Result, folder: Path, seed: int, shard_s: float) -> None:
+def kill_many_times(folder: Path, output: str, kills: int, seed: int, shard_s: float) -> MixConfig:
+    """Kill a run `kills` times, have it finished, and compare it with one that was never killed."""
+    # A child that waits for its death after its commits has one more under way; so no life reaches the end.
+    shards = kills * (COMMITS_A_LIFE + 1) + 10
+    config = many_shards(folder, output, shards=shards)
+    expected = unbroken(config, folder / "unbroken")
     chance = random.Random(seed)  # noqa: S311 -- moments, not secrets
-    for _ in range(KILLS):
+    for _ in range(kills):
         kill_at_random(config, folder / "stderr", chance, shard_s)
     left = building.status(config.output)
     told = f"seed={seed} committed={left.committed}"
     # Otherwise the moments are not what they are meant to be.
-    assert KILLS // 2 <= left.committed < SHARDS, told
+    assert kills // 2 <= left.committed < shards, told
     finish_by_command(config, folder / "mix.yaml")
     found = result(config.output)
     assert found.head == expected.head, told
@@ -92,16 +87,17 @@ def kill_many_times(config: MixConfig, expected: Result, folder: Path, seed: int
     report = verify(config.output)
     assert report.problems == (), told
     assert all(name.startswith(".mixer/probe/") for name in report.orphans), told
+    return config
 
 
-def test_on_disk_thirty_kills_change_nothing(config: MixConfig, expected: Result, tmp_path: Path) -> None:
-    kill_many_times(config, expected, tmp_path, SEEDS["disk"], 0.008)
+def test_on_disk_many_kills_change_nothing(tmp_path: Path) -> None:
+    config = kill_many_times(tmp_path, str(tmp_path / "out"), KILLS, SEEDS["disk"], 0.008)
     # Not through the store, which hides what is half written.
     assert sorted(path.name for path in Path(config.output, "data").iterdir()) == [
-        f"shard-{shard:08d}.parquet" for shard in range(SHARDS)
+        f"shard-{shard:08d}.parquet" for shard in range(config.batches or 0)
     ]
 
 
 @pytest.mark.s3
-def test_on_s3_thirty_kills_change_nothing(config: MixConfig, expected: Result, s3_url: str, tmp_path: Path) -> None:
-    kill_many_times(config.model_copy(update={"output": s3_url}), expected, tmp_path, SEEDS["s3"], 0.02)
+def test_on_s3_many_kills_change_nothing(s3_url: str, tmp_path: Path) -> None:
+    kill_many_times(tmp_path, s3_url, KILLS_ON_S3, SEEDS["s3"], 0.02)
