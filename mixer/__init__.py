@@ -21,11 +21,14 @@ if TYPE_CHECKING:
         InputError,
         MixerError,
         NotEnoughDataError,
+        NotPreparedError,
         OutputError,
         SchemaError,
+        StoppedError,
         StoreError,
         StoreUnavailableError,
     )
+    from mixer.preparing import prepare
     from mixer.verifying import verify
 
 __all__ = [
@@ -41,14 +44,17 @@ __all__ = [
     "MixConfig",
     "MixerError",
     "NotEnoughDataError",
+    "NotPreparedError",
     "OutputError",
     "Plan",
     "SchemaError",
+    "StoppedError",
     "StoreError",
     "StoreUnavailableError",
     "build",
     "fork",
     "plan",
+    "prepare",
     "status",
     "verify",
 ]
@@ -61,6 +67,7 @@ _HOMES = {
     "build": "mixer.building",
     "fork": "mixer.building",
     "plan": "mixer.building",
+    "prepare": "mixer.preparing",
     "status": "mixer.building",
     "verify": "mixer.verifying",
 }

@@ -36,6 +36,14 @@ class InputError(MixerError, ValueError):
     exit_code = 2
 
 
+class NotPreparedError(InputError):
+    """Inputs must be prepared before they can be mixed, and are not yet."""
+
+
+class StoppedError(MixerError, RuntimeError):
+    """The caller asked to stop before there was a run to tell of; what is done stays, and the same call goes on."""
+
+
 class SchemaError(ConfigError):
     """The datasets' columns cannot be brought to one schema without loss or guessing."""
 

@@ -24,11 +24,12 @@ from mixer.core.commits import Commit, Parent
 from mixer.core.plan import Plan, first_difference
 from mixer.errors import ConfigError, SchemaError
 from mixer.planning import Planned
+from mixer.preparing import Inputs, find_inputs_of
 from mixer.schemas import View, merge
-from mixer.sources.inventory import Inventory, take_inventory
+from mixer.sources.inventory import Inventory
 
 _SAME = ("batch_size", "batches_per_shard", "seed", "missing", "lineage")
-_SAME_OF_DATASETS = ("path", "shuffle", "columns")
+_SAME_OF_DATASETS = ("path", "format", "on_bad_line", "document", "window", "batches", "shuffle", "columns")
 """Fields that decide rows of the beginning; all others only have to give the same batches."""
 
 
@@ -81,7 +82,7 @@ def cut(run: Origin, shards: int, opened: Opened) -> Cut:
     return Cut(origin, extending.current(origin.began, origin.log.tail(), origin.store.url), last)
 
 
-def plan(config: MixConfig, run: Origin, opened: Opened) -> Planned:
+def plan(config: MixConfig, run: Origin, opened: Opened, inputs: Inputs | None = None) -> Planned:
     """Return the plan of the new run that `config` forks from `run`; footers of new datasets are read, and no rows.
 
     Raises:
@@ -102,7 +103,7 @@ def plan(config: MixConfig, run: Origin, opened: Opened) -> Planned:
     )
     if found := list(_differences(was.config, config)):
         raise _refusal(parent, found)
-    inventories = _inventories(was, config)
+    inventories = _inventories(was, config, inputs)
     planned = planning.forked(config, parent, was, inventories, left.cuts)
     changed = first_difference(was.plan, planned.plan, parent.batches)
     if changed is not None:
@@ -158,19 +159,16 @@ def _phases_told(plan_: Plan, batches: int) -> str:
     return f"the mix must begin with the phases of the run: {told}"
 
 
-def _inventories(was: Planned, config: MixConfig) -> dict[str, Inventory]:
+def _inventories(was: Planned, config: MixConfig, inputs: Inputs | None) -> dict[str, Inventory]:
     """Return the inputs: those of the run as it has frozen them, new ones as they are, in the columns of the run.
 
     Raises:
         SchemaError: The new ones have other columns.
-        InputError: They are not there, or not usable.
+        InputError: They are not there, or not usable; NotPreparedError, if they must be prepared first.
     """
-    inventories = dict(was.inventories)
-    schemas = {}
-    for name, dataset in config.datasets.items():
-        if name not in inventories:
-            inventories[name], found = take_inventory(name, dataset.path)
-            schemas[name] = list(zip([entry.url for entry in inventories[name].files], found, strict=True))
+    found = inputs or find_inputs_of(config, was.inventories)
+    inventories = {**found.inventories, **was.inventories}
+    schemas = {name: one.schemas for name, one in found.datasets.items() if name not in was.inventories}
     if schemas:
         # What the run has stands for the datasets that it has it from, columns chosen, renamed and cast.
         first = next(iter(was.config.datasets))

@@ -25,9 +25,10 @@ from mixer.core.passes import Passes
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError
 from mixer.mixing import LINEAGE_SCHEMA
+from mixer.preparing import Inputs, find_inputs_of
 from mixer.schemas import Promotion, merge, schema_from_json, schema_to_json
 from mixer.shards import DEFAULT_LEVELS, WriterSettings, batches_per_row_group
-from mixer.sources.inventory import Inventory, take_inventory
+from mixer.sources.inventory import Inventory
 
 ALGORITHM = "largest-remainder-1"
 """Name of the rule and of the order inside a batch; another name would mean other rows."""
@@ -99,20 +100,23 @@ class Planned:
         return pa.schema([*self.schema, *lineage], metadata=self.schema.metadata)
 
 
-def plan(config: MixConfig) -> Planned:
+def plan(config: MixConfig, inputs: Inputs | None = None) -> Planned:
     """Return the plan of a new run that is no fork: inputs are listed and their footers read, and no rows.
 
+    Args:
+        config: What is to be mixed.
+        inputs: What the run reads, where that has been looked for already.
+
     Raises:
+        NotPreparedError: Some inputs must be prepared first.
         ConfigError, InputError, SchemaError, NotEnoughDataError: Why the config cannot be run, and what to do.
         ValueError: It is a fork's, whose plan `mixer.building.plan` returns.
     """
     if config.fork is not None:
         raise ValueError("expected a config without `fork`; mixer.plan takes either")
-    inventories = {}
-    schemas = {}
-    for name, dataset in config.datasets.items():
-        inventories[name], found = take_inventory(name, dataset.path)
-        schemas[name] = list(zip([entry.url for entry in inventories[name].files], found, strict=True))
+    found = find_inputs_of(config) if inputs is None else inputs
+    inventories = found.inventories
+    schemas = {name: one.schemas for name, one in found.datasets.items()}
     merged = merge(schemas, lineage=config.lineage, views=views_of(config))
     plan_ = _plan(config, inventories)
     settings = _settings(config, plan_.phases[0], list(inventories.values()))

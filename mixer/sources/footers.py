@@ -66,6 +66,11 @@ def read_footer(name: str, file: InputFile) -> Footer:
     return _parsed(where, tail[-footer_bytes:])
 
 
+def footer_of(data: bytes) -> bytes:
+    """Return the footer of a whole Parquet file, as `read_footer` hashes it."""
+    return data[-(int.from_bytes(data[-_END_BYTES:-4], "little") + _END_BYTES) :]
+
+
 def _parsed(where: str, footer: bytes) -> Footer:
     try:
         metadata = pq.read_metadata(pa.BufferReader(footer))

@@ -1,0 +1,168 @@
+"""Which stages make a dataset seekable, and what each of them reads: the files themselves, or the copy before it.
+
+    rows     if the files are not Parquet
+    tokens   with `window`
+    batches  with `batches`
+    order    with `shuffle: full`, when all datasets are there otherwise: how many passes it makes depends on them
+
+The modules of the stages are imported when a stage is made: most runs need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mixer.config import DatasetConfig
+from mixer.core.fingerprint import JSON
+from mixer.errors import ConfigError, InputError
+from mixer.preparation.engine import Link, Place, inventory_of
+from mixer.preparation.record import Copy
+from mixer.schemas import View, merge, schema_to_json
+from mixer.sources.base import Source
+from mixer.sources.inventory import Inventory, take_inventory
+from mixer.sources.parquet import ParquetSource
+from mixer.storage.inputs import InputFile, InputListing
+from mixer.storage.patterns import SUFFIXES
+
+Schemas = Sequence[tuple[str, pa.Schema]]
+"""Where files are, and their columns as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """What a dataset is by now: Parquet files, its own or those of a prepared copy."""
+
+    name: str
+    inventory: Inventory
+    schemas: Schemas
+    copies: tuple[Copy, ...] = ()
+    """The copies that were made of it, in their order."""
+
+    def after(self, place: Place, copy: Copy) -> Parquet:
+        """Return what it is after a stage that has made `copy`."""
+        where = place.where(copy.key)
+        return Parquet(self.name, inventory_of(place, copy), [(where, copy.schema)], (*self.copies, copy))
+
+    @property
+    def watched(self) -> tuple[InputFile, ...]:
+        """The files that are to stay as they are; those of a copy do."""
+        return () if self.copies else tuple(entry.file for entry in self.inventory.files)
+
+
+def is_named_parquet(dataset: DatasetConfig) -> bool:
+    """Return whether the config alone says that a dataset's files are Parquet, so that nobody need look at them.
+
+    >>> is_named_parquet(DatasetConfig(path="web/*.parquet")), is_named_parquet(DatasetConfig(path="web/"))
+    (True, False)
+    """
+    paths = [dataset.path] if isinstance(dataset.path, str) else dataset.path
+    if dataset.format is not None:
+        return dataset.format == "parquet"
+    return all(path.lower().endswith(SUFFIXES) for path in paths)
+
+
+def find_files(name: str, dataset: DatasetConfig) -> tuple[str, InputListing | None]:
+    """Return the format of a dataset, and its files; None for Parquet, which is listed when its inventory is taken.
+
+    Raises:
+        ConfigError: The config says of these files what can be said of others only.
+        InputError: There are none, or of several formats.
+        StoreError: A remote store refused, or did not answer.
+    """
+    from mixer.formats.finding import find_rows  # noqa: PLC0415 -- see the top
+
+    kind, listing = "parquet", None
+    if not is_named_parquet(dataset):
+        try:
+            kind, listing = find_rows(dataset.path, dataset.format)
+        except InputError as error:
+            raise InputError(f"dataset {name!r}: {error}") from error
+    if dataset.on_bad_line is not None and kind == "parquet":
+        raise ConfigError(f"datasets.{name}.on_bad_line: its files are Parquet, which has no lines; leave it out")
+    if dataset.document is not None and kind != "text":
+        raise ConfigError(f"datasets.{name}.document: only plain text has it, and its files are {kind}; leave it out")
+    return kind, None if kind == "parquet" else listing
+
+
+def rows_link(name: str, dataset: DatasetConfig) -> Link | None:
+    """Return the stage that makes Parquet of a dataset's files; None if they are Parquet.
+
+    Raises:
+        ConfigError, InputError, StoreError: As `find_files`.
+    """
+    kind, listing = find_files(name, dataset)
+    if listing is None:
+        return None
+    from mixer.formats.options import RowsOptions  # noqa: PLC0415 -- see the top
+    from mixer.formats.stage import RowsStage  # noqa: PLC0415 -- see the top
+
+    options = RowsOptions(kind, dataset.on_bad_line or "error", dataset.document or "line")
+    return Link(RowsStage(name, listing.files, options), listing.files, "rows")
+
+
+def as_stored(name: str, dataset: DatasetConfig) -> Parquet:
+    """Return a dataset whose files are Parquet; their footers are read.
+
+    Raises:
+        InputError, StoreError: As `take_inventory`.
+    """
+    inventory, found = take_inventory(name, dataset.path)
+    return Parquet(name, inventory, list(zip([entry.url for entry in inventory.files], found, strict=True)))
+
+
+def has_items_link(dataset: DatasetConfig) -> bool:
+    """Return whether items are made of a dataset's rows."""
+    return dataset.window is not None or dataset.batches is not None
+
+
+@contextmanager
+def items_link(dataset: DatasetConfig, now: Parquet, *, seed: int, fill: bool) -> Iterator[Link]:
+    """Give the stage that makes tokens or batches of a dataset's rows.
+
+    Args:
+        dataset: What the config says; it has `window` or `batches`.
+        now: What the dataset is by now.
+        seed: The config's.
+        fill: Whether columns that a file lacks are null in it.
+
+    Raises:
+        SchemaError: The files have no columns in common.
+    """
+    with _read(now, fill=fill) as (source, reads):
+        if dataset.window is not None:
+            from mixer.preparation.tokens import TokensStage  # noqa: PLC0415 -- see the top
+
+            yield Link(TokensStage(now.name, dataset.window, source, reads), now.watched, "tokens")
+        elif dataset.batches is not None:
+            from mixer.preparation.sorting import BatchesStage  # noqa: PLC0415 -- see the top
+
+            yield Link(BatchesStage(now.name, dataset.batches, source, reads, seed), now.watched, "batches")
+
+
+@contextmanager
+def order_link(now: Parquet, *, seed: int, epochs: int, fill: bool) -> Iterator[Link]:
+    """Give the stage that puts a dataset's rows into a random order, `epochs` times; else as `items_link`."""
+    from mixer.preparation.sorting import FullShuffleStage  # noqa: PLC0415 -- see the top
+
+    with _read(now, fill=fill) as (source, reads):
+        yield Link(FullShuffleStage(now.name, source, reads, seed, epochs), now.watched, "order")
+
+
+@contextmanager
+def _read(now: Parquet, *, fill: bool) -> Iterator[tuple[Source, JSON]]:
+    """Give the rows of a dataset in its own columns, and what tells them apart from all others."""
+    schema = merge({now.name: now.schemas}, lineage=False, views={now.name: View(fill=fill)}).schema
+    came_from: JSON = (
+        {"copy": now.copies[-1].key}
+        if now.copies
+        else {"files": [[entry.url, entry.bytes, entry.version, entry.footer_sha256] for entry in now.inventory.files]}
+    )
+    source = ParquetSource(now.name, now.inventory, schema, view=View(fill=fill))
+    try:
+        yield source, {"from": came_from, "columns": schema_to_json(schema)["columns"]}
+    finally:
+        source.close()

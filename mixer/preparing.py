@@ -1,0 +1,268 @@
+"""The verb `prepare`: copies of what cannot be read from anywhere, made once, in Parquet.
+
+Each dataset passes through the stages that it needs (`mixer.preparation.chain`), and each stage leaves a copy whose
+name is the hash of all that decides its bytes. A copy that is there is taken; one that is half there is completed. So
+preparing again does nothing, changed inputs lead to other copies, and the mix reads nothing but Parquet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from mixer import asking
+from mixer.config import MixConfig
+from mixer.core.fingerprint import JSON
+from mixer.errors import NotPreparedError, StoppedError
+from mixer.preparation import chain
+from mixer.preparation.chain import Parquet
+from mixer.preparation.engine import Link, OnPart, Place, ShouldStop, find_copy, make_copy
+from mixer.preparation.record import FOLDER, Copy
+from mixer.sources.inventory import Inventory
+from mixer.storage import open_store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One stage of one dataset, and the copy that it has left."""
+
+    dataset: str
+    kind: str
+    """``rows``, ``tokens``, ``batches`` or ``order``."""
+    where: str
+    """The folder of the copy."""
+    key: str
+    parts: int
+    rows: int
+    bytes: int
+    bad: int
+    """How many pieces of the inputs were put aside in its folder ``quarantine/``."""
+    facts: Mapping[str, JSON]
+    """What the stage counted."""
+    is_new: bool
+    """Whether this call has made it, or completed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What there is after preparing."""
+
+    place: str
+    """Where copies lie."""
+    stages: tuple[Made, ...]
+    """Stage by stage, in the order of the datasets; none of a dataset that needs none."""
+
+    @property
+    def made(self) -> int:
+        """How many copies this call has made, or completed."""
+        return sum(stage.is_new for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a run reads: its datasets as Parquet files, their own or prepared ones."""
+
+    datasets: Mapping[str, Parquet]
+    preparation: Preparation
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """The files of each dataset."""
+        return {name: found.inventory for name, found in self.datasets.items()}
+
+
+def place_of(config: MixConfig) -> Place:
+    """Return where the prepared copies of a config's datasets lie.
+
+    Raises:
+        OutputError: No store can be opened there.
+    """
+    if config.prepared is not None:
+        return Place(open_store(config.prepared))
+    return Place(open_store(config.output), FOLDER)
+
+
+def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Preparation:
+    """Prepare what `config` needs and what is not prepared yet; return what there is then.
+
+    It may be killed at any moment, and called again: it goes on after the last part that was done.
+
+    Args:
+        config: What is to be mixed.
+        on_part: Hears of each part that is done, in this thread.
+        should_stop: Asked after each part; True ends the call there, with `StoppedError`.
+
+    Raises:
+        ConfigError, InputError, SchemaError: What is asked of an input cannot be done, or it is broken.
+        NotEnoughDataError: How often a dataset is to be shuffled cannot be told: the run could not be planned.
+        ChangedError: An input was changed while it was being prepared.
+        CorruptionError: A copy is damaged.
+        StoppedError: It was asked to stop; the same call goes on.
+        StoreError: A store refused, or did not answer.
+    """
+    return _Walk(config, _maker(on_part, should_stop), with_all=False).inputs().preparation
+
+
+def make_inputs(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Inputs:
+    """Prepare as `prepare` does, and return what a run of `config` reads."""
+    return _Walk(config, _maker(on_part, should_stop), with_all=True).inputs()
+
+
+def find_inputs_of(config: MixConfig, known: Mapping[str, Inventory] | None = None) -> Inputs:
+    """Return what a run of `config` reads; nothing is prepared.
+
+    Args:
+        config: What is to be mixed.
+        known: Datasets that are frozen already, with their inventories; they are not looked for.
+
+    Raises:
+        NotPreparedError: Some of it is not prepared yet.
+        ConfigError, InputError, SchemaError, NotEnoughDataError, CorruptionError, StoreError: As `prepare`.
+    """
+    return _Walk(config, _finder(), with_all=True, known=known).inputs()
+
+
+def is_needed(config: MixConfig) -> bool:
+    """Return whether some dataset of `config` has to be prepared, be it that it is by now; files may be listed.
+
+    Raises:
+        ConfigError, InputError, StoreError: As `prepare`.
+    """
+    return any(
+        dataset.shuffle == "full"
+        or chain.has_items_link(dataset)
+        or (not chain.is_named_parquet(dataset) and chain.find_files(name, dataset)[0] != "parquet")
+        for name, dataset in config.datasets.items()
+    )
+
+
+Take = Callable[[Place, Link], tuple[Copy | None, bool]]
+"""Return the copy of a stage, and whether it was made just now; None if there is none."""
+
+
+def _finder() -> Take:
+    return lambda place, link: (find_copy(place, link.key), False)
+
+
+def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
+    def take(place: Place, link: Link) -> tuple[Copy | None, bool]:
+        found = find_copy(place, link.key)
+        if found is not None:
+            return found, False
+        log.info("preparing dataset=%s stage=%s key=%s", link.stage.name, link.kind, link.key)
+        copy = make_copy(place, link, on_part=on_part, should_stop=should_stop or _never)
+        if copy is None:
+            raise StoppedError(
+                f"dataset {link.stage.name!r}: stopped while it was being prepared, at a part's edge; what is done "
+                f"stays, and the same call goes on from there"
+            )
+        return copy, True
+
+    return take
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The datasets of a config on their way through the stages that they need."""
+
+    config: MixConfig
+    take: Take
+    with_all: bool
+    """Whether also datasets that need no stage are looked at."""
+    known: Mapping[str, Inventory] | None = None
+    made: list[Made] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """What is not prepared, in words."""
+    place: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = place_of(self.config)
+
+    def inputs(self) -> Inputs:
+        """Return the datasets at the end of their ways."""
+        config = self.config
+        known = {name: Parquet(name, inventory, []) for name, inventory in (self.known or {}).items()}
+        full = [name for name, asked in config.datasets.items() if asked.shuffle == "full" and name not in known]
+        datasets = {}
+        for name in config.datasets:
+            if name in known:
+                datasets[name] = known[name]
+            elif (found := self._with_items(name, with_all=self.with_all or bool(full))) is not None:
+                datasets[name] = found
+        if full and not self.missing:
+            epochs = asking.epochs_needed(config, {name: found.inventory for name, found in datasets.items()})
+            for name in full:
+                link = chain.order_link(datasets[name], seed=config.seed, epochs=epochs[name], fill=self._fill)
+                if (found := self._through(datasets[name], link)) is not None:
+                    datasets[name] = found
+        elif full:
+            self.missing += [f"{name!r} (all rows in random order)" for name in full]
+        if self.missing:
+            raise NotPreparedError(
+                f"{self.place.url}: not prepared yet: {', '.join(dict.fromkeys(self.missing))}; `mixer prepare` with "
+                f"this config does it, and so does `mixer run` by itself"
+            )
+        order = {name: number for number, name in enumerate(config.datasets)}
+        stages = tuple(sorted(self.made, key=lambda stage: order[stage.dataset]))
+        return Inputs(datasets, Preparation(self.place.url, stages))
+
+    @property
+    def _fill(self) -> bool:
+        return self.config.missing == "null"
+
+    def _with_items(self, name: str, *, with_all: bool) -> Parquet | None:
+        """Return a dataset after all stages but that of order; None if one is missing, or nobody asks for it."""
+        dataset = self.config.datasets[name]
+        rows = chain.rows_link(name, dataset)
+        now: Parquet | None
+        if rows is not None:
+            now = self._taken(Parquet(name, Inventory((), ()), []), rows)
+        elif with_all or chain.has_items_link(dataset):
+            now = chain.as_stored(name, dataset)
+        else:
+            return None
+        if now is None or not chain.has_items_link(dataset):
+            return now
+        return self._through(now, chain.items_link(dataset, now, seed=self.config.seed, fill=self._fill))
+
+    def _through(self, now: Parquet, stage: AbstractContextManager[Link]) -> Parquet | None:
+        with stage as link:
+            return self._taken(now, link)
+
+    def _taken(self, now: Parquet, link: Link) -> Parquet | None:
+        """Return a dataset after one more stage; None if its copy is missing."""
+        copy, is_new = self.take(self.place, link)
+        if copy is None:
+            self.missing.append(f"{now.name!r} ({_WORDS[link.kind]})")
+            return None
+        self.made.append(
+            Made(
+                dataset=now.name,
+                kind=link.kind,
+                where=self.place.where(copy.key),
+                key=copy.key,
+                parts=len(copy.files),
+                rows=copy.rows,
+                bytes=copy.bytes,
+                bad=copy.bad,
+                facts=copy.facts,
+                is_new=is_new,
+            )
+        )
+        return now.after(self.place, copy)
+
+
+_WORDS = {
+    "rows": "rows of files that are not Parquet",
+    "tokens": "text into tokens",
+    "batches": "batches of equally long rows",
+    "order": "all rows in random order",
+}
