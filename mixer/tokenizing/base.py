@@ -63,6 +63,16 @@ class Encoded:
         """Return which document the id at `place` is in, counted from 0."""
         return int(np.searchsorted(self.ends, place, side="right"))
 
+    def documents_of(self, start: int, stop: int) -> Int64s:
+        """Return which document each of the ids ``[start, stop)`` is in, shape ``(stop - start,)``.
+
+        >>> Encoded.of([[5, 6], [], [7]]).documents_of(1, 3).tolist()
+        [0, 2]
+        """
+        first, last = self.document_of(start), int(np.searchsorted(self.ends, stop, side="left")) + 1
+        lengths = np.diff(np.clip(self.ends[first:last], start, stop), prepend=start)
+        return np.repeat(np.arange(first, first + len(lengths)), lengths)
+
 
 class Tokenizer(Protocol):
     """Something that encodes text. It may be used by as many threads at once as it says."""
