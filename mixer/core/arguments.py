@@ -1,0 +1,30 @@
+"""Checks of what callers pass: one wording for all of them, which says the argument, what it may be and what it was."""
+
+from __future__ import annotations
+
+import operator
+
+
+def whole_number(name: str, value: object, *, least: int | None = None) -> int:
+    """Return `value` as an integer: Python's own, NumPy's or any other that can be an index, but no truth value.
+
+    Args:
+        name: How the caller knows the argument.
+        value: What was passed.
+        least: The smallest that is allowed; None allows all.
+
+    Raises:
+        ValueError: `value` is something else than a whole number, or less than `least`.
+
+    >>> whole_number("stride", 0, least=1)
+    Traceback (most recent call last):
+    ValueError: stride: expected a whole number from 1, found 0
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # it says so itself
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f" from {least}"
+        raise ValueError(f"{name}: expected a whole number{bound}, found {value!r}")
+    return number
