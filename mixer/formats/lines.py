@@ -1,0 +1,115 @@
+"""Blocks of whole lines out of a stream: each begins where the last one ended, and is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mixer.errors import InputError
+from mixer.formats.base import Position
+from mixer.formats.options import MAX_VALUE_BYTES
+from mixer.formats.streams import Stream
+
+_GROW_BYTES = 1 << 16
+BOM = b"\xef\xbb\xbf"
+_OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\0\0\xfe\xff": "UTF-32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some whole lines."""
+
+    data: bytes
+    """Their bytes; only the last line of a file may have no newline at its end."""
+    offset: int
+    line: int
+    """Number of the first of them in the file."""
+    lines: int
+
+    @property
+    def after(self) -> Position:
+        """Where the next block begins."""
+        return Position(self.offset + len(self.data), self.line + self.lines)
+
+
+class LineBlocks:
+    """The lines of a file from a position on.
+
+    Args:
+        stream: The file, at the position.
+        at: The position.
+    """
+
+    def __init__(self, stream: Stream, at: Position) -> None:
+        self._stream = stream
+        self._offset, self._line = at.offset, at.line
+        self._buffer, self._begin = b"", 0
+        self.has_bom = False
+        """Whether the file begins with a byte order mark of UTF-8, which no block holds."""
+        if at.offset == 0:
+            self._buffer = stream.read(_GROW_BYTES)
+            check_encoding(stream, self._buffer)
+            self.has_bom = self._buffer.startswith(BOM)
+            self._begin = self._offset = len(BOM) if self.has_bom else 0
+
+    def take(self, most_bytes: int, most_lines: int) -> Block | None:
+        """Return the next lines: as many as fill `most_bytes`, the last of them whole, but at most `most_lines`.
+
+        Raises:
+            InputError: A line is longer than `MAX_VALUE_BYTES`.
+        """
+        self._fill(most_bytes)
+        if self._begin == len(self._buffer):
+            return None
+        end = self._buffer.find(b"\n", self._begin + most_bytes - 1) + 1 or self._next_newline()
+        lines = self._buffer.count(b"\n", self._begin, end)
+        if lines > most_lines:
+            end = self._begin
+            for _ in range(most_lines):
+                end = self._buffer.index(b"\n", end) + 1
+            lines = most_lines
+        data = self._buffer[self._begin : end]
+        block = Block(data, self._offset, self._line, lines + (not data.endswith(b"\n")))
+        self._begin, self._offset, self._line = end, block.after.offset, block.after.line
+        return block
+
+    def _fill(self, size: int) -> None:
+        """Let the buffer hold `size` bytes that were not taken yet, if there are as many."""
+        missing = size - (len(self._buffer) - self._begin)
+        if missing > 0:
+            self._buffer = self._buffer[self._begin :] + self._stream.read(missing)
+            self._begin = 0
+
+    def _next_newline(self) -> int:
+        """Read on to the end of the line that the buffer ends in; return where that is in the buffer."""
+        pieces, size = [self._buffer[self._begin :]], len(self._buffer) - self._begin
+        whole = pieces[0].rfind(b"\n") + 1
+        end = 0
+        while not end and (piece := self._stream.read(max(_GROW_BYTES, size // 4))):
+            newline = piece.find(b"\n") + 1
+            end = size + newline if newline else 0
+            pieces.append(piece)
+            size += len(piece)
+            if (end or size) - whole > MAX_VALUE_BYTES:
+                line = self._line + pieces[0].count(b"\n")
+                raise InputError(
+                    f"input file {self._stream.file.url} line {line}: expected at most {MAX_VALUE_BYTES} bytes, found "
+                    f"more without a newline; is this a file of lines? Set `format` if it is not"
+                )
+        self._buffer, self._begin = b"".join(pieces), 0
+        return end or size
+
+
+def check_encoding(stream: Stream, head: bytes) -> None:
+    """Refuse what begins as UTF-16 or UTF-32 does, with a mark or without.
+
+    Raises:
+        InputError: It does.
+    """
+    found = next((name for mark, name in _OTHER_ENCODINGS.items() if head.startswith(mark)), None)
+    # Text that begins with an ASCII character has a zero byte next to it in UTF-16, and nowhere in UTF-8.
+    if found is None and len(head) >= 4 and 0 in head[:2] and head[:4].count(0) in {2, 3}:  # noqa: PLR2004 - as said
+        found = "UTF-16 or UTF-32"
+    if found is not None:
+        raise InputError(
+            f"input file {stream.file.url}: expected UTF-8, found {found}; convert it, as in `iconv -f UTF-16 -t UTF-8`"
+        )

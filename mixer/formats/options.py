@@ -1,0 +1,31 @@
+"""How the files of one dataset are to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mixer.core.fingerprint import JSON
+
+MAX_VALUE_BYTES = 1 << 30
+"""Most bytes of one line, record, document or file in a tar: a longer one is an error, whatever the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOptions:
+    """What decides the rows beside the files."""
+
+    format: str
+    """One of `mixer.formats.kinds.ROW_FORMATS`."""
+    on_bad_line: Literal["error", "skip", "quarantine"] = "error"
+    document: Literal["file", "line", "paragraph"] = "line"
+    """Of plain text: what becomes a row."""
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return what of it decides the rows of this format.
+
+        >>> RowsOptions("csv", "skip").to_json()
+        {'format': 'csv', 'on_bad_line': 'skip'}
+        """
+        told: dict[str, JSON] = {"format": self.format, "on_bad_line": self.on_bad_line}
+        return told | {"document": self.document} if self.format == "text" else told
