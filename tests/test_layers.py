@@ -24,7 +24,7 @@ LAYERS = (
     (),  # the verbs: every module of mixer that stands in no other layer
     ("mixer",),
     ("mixer.testing",),
-    ("mixer.cli", "flows"),
+    ("mixer.cli", "mixer.torch", "flows"),
 )
 """Lowest first; a name stands for its module and all below it, but `mixer` for the package's face alone."""
 VERBS = LAYERS.index(())
@@ -39,6 +39,7 @@ ONLY_IN = {
     "aiobotocore": "mixer.storage",
     "botocore": "mixer.storage",
     "prefect": "flows",
+    "torch": "mixer.torch",
     "typer": "mixer.cli",
     "rich": "mixer.cli",
 }
