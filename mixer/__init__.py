@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixer.batcher import DataBatcher
-    from mixer.building import build, fork, plan, status
+    from mixer.building import build, fork, plan, prepare, status
     from mixer.config import MixConfig
     from mixer.core.commits import Commit
     from mixer.core.plan import Plan
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailableError,
     )
-    from mixer.preparing import prepare
     from mixer.verifying import verify
 
 __all__ = [
@@ -67,7 +66,7 @@ _HOMES = {
     "build": "mixer.building",
     "fork": "mixer.building",
     "plan": "mixer.building",
-    "prepare": "mixer.preparing",
+    "prepare": "mixer.building",
     "status": "mixer.building",
     "verify": "mixer.verifying",
 }

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+
+import pyarrow as pa
 
 from mixer.config import DatasetConfig, MixConfig, WeightsBy
 from mixer.core.exhaustion import Phase
+from mixer.core.fingerprint import JSON
 from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
 from mixer.core.weights import parse_share, tempered, weights_of_shares
-from mixer.core.windows import tail_start, window_count
 from mixer.errors import CorruptionError, NotEnoughDataError
 from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
+from mixer.sources.windows import check_stored, id_bytes, window_schema, windows_in
+
+Schemas = Sequence[tuple[str, pa.Schema]]
+"""Where files are, and their columns."""
 
 BLOCK_ROWS = 65_536
 """A block to shuffle is as many whole row groups as hold so many rows."""
@@ -26,12 +32,51 @@ def items_of(dataset: DatasetConfig, inventory: Inventory) -> int:
         dataset: What the config says of it.
         inventory: Its files; of a dataset that is prepared, those of the last prepared copy.
     """
-    window = dataset.window
-    if window is not None:
-        shape = (window.context_length, window.stride or window.context_length)
-        has_padded = window.pad_id is not None and tail_start(inventory.rows, *shape) is not None
-        return window_count(inventory.rows, *shape) + has_padded
+    if dataset.window is not None:
+        return windows_in(dataset.window).count(inventory.rows)
     return inventory.rows // epochs_in(inventory)
+
+
+def item_bytes(dataset: DatasetConfig, inventory: Inventory) -> Fraction:
+    """Return what an item of a dataset takes before compression: a row as it is encoded, a window as it is decoded."""
+    if dataset.window is not None:
+        return Fraction(windows_in(dataset.window).length * id_bytes(dataset.window))
+    return Fraction(inventory.uncompressed_bytes, max(1, inventory.rows))
+
+
+def item_schemas(
+    config: MixConfig, inventories: Mapping[str, Inventory], stored: Mapping[str, Schemas]
+) -> dict[str, Schemas]:
+    """Return the columns of the items of the datasets in `stored`: as their files have them, or those of windows.
+
+    Raises:
+        SchemaError: Windows cannot be stored as the config asks.
+    """
+    found = dict(stored)
+    for name in stored:
+        if (window := config.datasets[name].window) is not None:
+            check_stored(name, window, inventories[name].facts)
+            found[name] = [(f"windows of {url}", window_schema(window)) for url, _ in stored[name]]
+    return found
+
+
+def window_definition(dataset: DatasetConfig, inventory: Inventory) -> dict[str, JSON]:
+    """Return what decides the windows of a stream, as plain values; nothing for a dataset of rows."""
+    window = dataset.window
+    if window is None:
+        return {}
+    shape = windows_in(window)
+    return {
+        "window": {
+            "context_length": shape.context_length,
+            "stride": shape.stride,
+            "pad_id": window.pad_id,
+            "store_as": window.store_as,
+            "documents": window.documents,
+            "end_of_text": inventory.facts.get("end_of_text"),
+            "ids": inventory.rows,
+        }
+    }
 
 
 def epochs_in(inventory: Inventory) -> int:
@@ -105,14 +150,16 @@ def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
         Passes(
             name,
             items_of(dataset, inventories[name]),
-            blocks=_blocks(inventories[name]) if dataset.shuffle == "block" else None,
+            blocks=_blocks(dataset, inventories[name]) if dataset.shuffle == "block" else None,
             seed=config.seed,
         )
         for name, dataset in config.datasets.items()
     )
 
 
-def _blocks(inventory: Inventory) -> tuple[int, ...]:
+def _blocks(dataset: DatasetConfig, inventory: Inventory) -> tuple[int, ...]:
+    if dataset.window is not None:
+        return windows_in(dataset.window).blocks(inventory.rows, id_bytes(dataset.window))
     row_groups = [rows for entry in inventory.files for rows in entry.row_group_rows]
     return tuple(blocks_of(row_groups, BLOCK_ROWS).tolist())
 

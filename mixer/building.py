@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mixer import extending, forking, planning
+from mixer import extending, forking, planning, preparing
 from mixer.ancestry import Origin, parents, taken
 from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
@@ -23,15 +23,18 @@ from mixer.extending import Asked
 from mixer.log import CommitLog, LogWriter, Tail, take_over
 from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
 from mixer.planning import Planned
+from mixer.preparation.engine import OnPart
+from mixer.preparing import Inputs, Preparation
 from mixer.publishing import publish_card
 from mixer.records import read_record
 from mixer.shards import WriterSettings
-from mixer.sources.inventory import check_unchanged
+from mixer.sources.inventory import Inventory, check_unchanged
 from mixer.storage import RISK, CheckThenPutStore, Store, fit_to_write, open_store
 
 __all__ = [
     "Existing",
     "OnCommit",
+    "OnPart",
     "OpenRun",
     "RunSummary",
     "ShouldStop",
@@ -41,6 +44,7 @@ __all__ = [
     "fork",
     "look",
     "plan",
+    "prepare",
     "start",
     "started",
     "status",
@@ -49,19 +53,58 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 
-def plan(config: MixConfig) -> Planned:
+def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Preparation:
+    """Prepare those inputs of `config` that cannot be read from anywhere, and are not prepared yet.
+
+    `build` does so by itself before it begins a run. Done before, it can be done elsewhere or at another time, and for
+    several runs that share the place `prepared`. It may be killed at any moment, and called again: it goes on after the
+    last part that was done. When all is prepared it does nothing.
+
+    Args:
+        config: What is to be mixed. Inputs that a fork has from the run that it goes on from are not prepared again.
+        on_part: Hears of each part that is done, in this thread.
+        should_stop: Asked after each part; True ends the call there, with `StoppedError`.
+
+    Raises:
+        ConfigError, InputError, SchemaError: What is asked of an input cannot be done, or it is broken.
+        NotEnoughDataError: The run could not be planned, so it is not known how often to shuffle a dataset.
+        ChangedError: An input was changed while it was being prepared.
+        CorruptionError: What is there of a copy is damaged.
+        OutputError: Copies would lie in the output, which holds something else.
+        StoppedError: It was asked to stop; the same call goes on.
+    """
+    frozen = _frozen(config)
+    if config.prepared is None and preparing.is_needed(config, frozen):
+        refuse_foreign(open_store(config.output))
+    return preparing.prepare(config, frozen, on_part=on_part, should_stop=should_stop)
+
+
+def _frozen(config: MixConfig) -> Mapping[str, Inventory]:
+    """Return the inputs that a fork has from the run that it goes on from; none of what is no fork."""
+    if config.fork is None:
+        return {}
+    store, began = started(config.fork.run)
+    return forking.cut(Origin(store, began, None), config.fork.shards, started).was.inventories
+
+
+def plan(config: MixConfig, inputs: Inputs | None = None) -> Planned:
     """Return the plan of a new run: inputs are listed and their footers read, and no rows.
 
     Of a fork the run that it goes on from is read, too; see `mixer.forking`.
 
+    Args:
+        config: What is to be mixed.
+        inputs: What the run reads, where that has been looked for already.
+
     Raises:
+        NotPreparedError: Some inputs must be prepared first; `prepare` does it, and so does `build`.
         ConfigError, InputError, SchemaError, NotEnoughDataError: Why the config cannot be run, and what to do.
         OutputError, ChangedError, CorruptionError: The same of the run that is to be forked.
     """
     if config.fork is None:
-        return planning.plan(config)
+        return planning.plan(config, inputs)
     store, began = started(config.fork.run)
-    return forking.plan(config, Origin(store, began, None), started)
+    return forking.plan(config, Origin(store, began, None), started, inputs)
 
 
 def fork(
@@ -87,10 +130,19 @@ def fork(
     return forking.config_for(Origin(store, began, None), shards, to, started, weights=weights, batches=batches)
 
 
-def start(
-    config: MixConfig, *, extend: bool = False, allow_repack: bool = False, accept_unsafe_store: bool = False
+def start(  # noqa: PLR0913 -- each is one independent choice
+    config: MixConfig,
+    *,
+    extend: bool = False,
+    allow_repack: bool = False,
+    accept_unsafe_store: bool = False,
+    on_part: OnPart | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> OpenRun:
     """Start the run that `config` describes, or resume it; the newest start owns it.
+
+    Before a run is started, what it needs is prepared (see `prepare`). One that is there is resumed from what it was
+    started with: nothing is prepared, and no tokenizer asked for.
 
     Args:
         config: What to mix, and where to.
@@ -99,9 +151,12 @@ def start(
         accept_unsafe_store: Go on although the output's store has no create-only writes: then two runs at the very same
             moment could overwrite each other's shards and commits, and only one process at a time may work on it.
             Nothing changes on a store that has them.
+        on_part: See `prepare`.
+        should_stop: See `prepare`.
 
     Raises:
         ConfigError, InputError, SchemaError, NotEnoughDataError: A new run cannot be planned.
+        StoppedError: It was asked to stop while inputs were prepared.
         ChangedError: The output holds a run of another definition, or an input has changed.
         OutputError: The output holds something else, or its store cannot keep the promises.
         FencedError: Other starts of this run were faster.
@@ -110,7 +165,7 @@ def start(
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None
     if data is None:
-        planned = plan(config)
+        planned = plan(config, _inputs(config, store, accept_unsafe_store, on_part, should_stop))
         refuse_foreign(store)
         store = fit_to_write(store, accept_unsafe=accept_unsafe_store)
         data = planning.run_file(planned)
@@ -122,6 +177,23 @@ def start(
     extending.check_only_longer(started, config)
     asked = Asked(config, extend=extend, allow_repack=allow_repack)
     return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe_store, is_proven=is_new)
+
+
+def _inputs(
+    config: MixConfig,
+    store: Store,
+    accept_unsafe: bool,  # noqa: FBT001 -- private, and called once
+    on_part: OnPart | None,
+    should_stop: ShouldStop | None,
+) -> Inputs | None:
+    """Return what a new run reads, prepared; None if nothing has to be, so that planning looks for it."""
+    frozen = _frozen(config)
+    if not preparing.is_needed(config, frozen):
+        return None
+    # Preparing may take hours, so what the run would be refused for is looked at before.
+    refuse_foreign(store)
+    fit_to_write(store, accept_unsafe=accept_unsafe)
+    return preparing.make_inputs(config, frozen, on_part=on_part, should_stop=should_stop)
 
 
 def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> OpenRun:
@@ -252,6 +324,7 @@ def build(  # noqa: PLR0913 -- each is one independent choice
     config: MixConfig,
     *,
     on_commit: OnCommit | None = None,
+    on_part: OnPart | None = None,
     should_stop: ShouldStop | None = None,
     extend: bool = False,
     allow_repack: bool = False,
@@ -262,7 +335,9 @@ def build(  # noqa: PLR0913 -- each is one independent choice
     Args:
         config: What to mix, and where to.
         on_commit: Hears of each commit, in order, in this thread.
-        should_stop: Asked at each shard's edge; True ends the call there, and another call goes on.
+        on_part: Hears of each part that is prepared, before the run begins.
+        should_stop: Asked at each shard's edge; True ends the call there, and another call goes on. Asked at each
+            part's edge, too, where the call ends with `StoppedError`, as there is no run yet.
         extend: See `start`.
         allow_repack: See `start`.
         accept_unsafe_store: See `start`.
@@ -270,7 +345,14 @@ def build(  # noqa: PLR0913 -- each is one independent choice
     Raises:
         MixerError: As `start` and `OpenRun.write`; whatever was committed stays.
     """
-    with start(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store) as run:
+    with start(
+        config,
+        extend=extend,
+        allow_repack=allow_repack,
+        accept_unsafe_store=accept_unsafe_store,
+        on_part=on_part,
+        should_stop=should_stop,
+    ) as run:
         run.write(run.plan.shard_count, on_commit=on_commit, should_stop=should_stop)
         return run.finish() if run.committed == run.plan.shard_count else run.summary()
 

@@ -114,9 +114,15 @@ def _told(value: object) -> str:
     return "chosen by size or codec" if value is None else repr(value)
 
 
+def _place(value: str | None) -> str:
+    return "below the output" if value is None else repr(value)
+
+
 def _harmless(was: MixConfig, now: MixConfig) -> Iterator[str]:
-    if was.output != now.output:
-        yield f"output: {was.output!r} before, {now.output!r} now"
+    for key in ("output", "prepared"):
+        old, new = getattr(was, key), getattr(now, key)
+        if old != new:
+            yield f"{key}: {_place(old)} before, {_place(new)} now"
     # A run does not keep it.
     if now.length_column is not None and was.length_column != now.length_column:
         yield f"length_column: {now.length_column!r} now; only `mixer plan` looks at it"

@@ -11,6 +11,7 @@ from mixer.planning import Planned, wanted_settings, with_settings
 
 _COMPARED_OTHERWISE = {
     "output",
+    "prepared",
     "datasets",
     "compression",
     "compression_level",

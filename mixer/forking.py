@@ -17,7 +17,7 @@ from typing import Any
 
 from mixer import extending, planning
 from mixer.ancestry import Opened, Origin, parents
-from mixer.asking import views_of
+from mixer.asking import item_schemas, views_of
 from mixer.config import MixConfig, config_from
 from mixer.core import commits
 from mixer.core.commits import Commit, Parent
@@ -168,7 +168,8 @@ def _inventories(was: Planned, config: MixConfig, inputs: Inputs | None) -> dict
     """
     found = inputs or find_inputs_of(config, was.inventories)
     inventories = {**found.inventories, **was.inventories}
-    schemas = {name: one.schemas for name, one in found.datasets.items() if name not in was.inventories}
+    new = {name: one.schemas for name, one in found.datasets.items() if name not in was.inventories}
+    schemas = item_schemas(config, inventories, new)
     if schemas:
         # What the run has stands for the datasets that it has it from, columns chosen, renamed and cast.
         first = next(iter(was.config.datasets))

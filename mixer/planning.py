@@ -15,8 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from mixer.asking import items_of, limits_of, passes_of, phases_of, views_of
-from mixer.config import MixConfig
+from mixer.asking import (
+    item_bytes,
+    item_schemas,
+    items_of,
+    limits_of,
+    passes_of,
+    phases_of,
+    views_of,
+    window_definition,
+)
+from mixer.config import DatasetConfig, MixConfig
 from mixer.core import commits
 from mixer.core.commits import Commit, Parent
 from mixer.core.exhaustion import Phase, resolve
@@ -114,14 +123,14 @@ def plan(config: MixConfig, inputs: Inputs | None = None) -> Planned:
     """
     if config.fork is not None:
         raise ValueError("expected a config without `fork`; mixer.plan takes either")
-    found = find_inputs_of(config) if inputs is None else inputs
+    found = find_inputs_of(config, {}) if inputs is None else inputs
     inventories = found.inventories
-    schemas = {name: one.schemas for name, one in found.datasets.items()}
+    schemas = item_schemas(config, inventories, {name: one.schemas for name, one in found.datasets.items()})
     merged = merge(schemas, lineage=config.lineage, views=views_of(config))
     plan_ = _plan(config, inventories)
-    settings = _settings(config, plan_.phases[0], list(inventories.values()))
+    settings = _settings(config, plan_.phases[0], inventories)
     plan_ = replace(plan_, batches_per_row_group=settings.batches_per_row_group)
-    definition = _definition(config, plan_, schema_to_json(merged.schema), None)
+    definition = _definition(config, plan_, inventories, schema_to_json(merged.schema), None)
     return Planned(config, plan_, inventories, merged.schema, merged.promotions, definition, settings)
 
 
@@ -162,17 +171,30 @@ def forked(
     """
     settings = wanted_settings(config, like.settings.batches_per_row_group)
     plan_ = _plan(config, inventories, settings.batches_per_row_group, cuts)
-    definition = _definition(config, plan_, like.definition["schema"], parent)
+    definition = _definition(config, plan_, inventories, like.definition["schema"], parent)
     return Planned(config, plan_, inventories, like.schema, (), definition, settings, parent=parent)
 
 
-def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any], parent: Parent | None) -> dict[str, Any]:
+def _definition(
+    config: MixConfig,
+    plan: Plan,
+    inventories: Mapping[str, Inventory],
+    schema: Mapping[str, Any],
+    parent: Parent | None,
+) -> dict[str, Any]:
     """Return the definition of the run that `config` has `plan` for."""
     views = views_of(config)
     return {
         "algorithm": ALGORITHM,
         "datasets": [
-            {"name": one.name, "rows": one.size, "limit": limit, **_order(one), **views[one.name].to_json()}
+            {
+                "name": one.name,
+                "rows": one.size,
+                "limit": limit,
+                **_items(config.datasets[one.name], inventories[one.name]),
+                **_order(one),
+                **views[one.name].to_json(),
+            }
             for one, limit in zip(plan.passes, plan.limits, strict=True)
         ],
         "phases": [{"weights": phase.weights, "batches": phase.batches} for phase in plan.phases],
@@ -188,6 +210,16 @@ def _definition(config: MixConfig, plan: Plan, schema: Mapping[str, Any], parent
     }
 
 
+def _items(dataset: DatasetConfig, inventory: Inventory) -> dict[str, Any]:
+    """Return what the definition says of where a dataset's items come from: nothing, if they are rows as stored.
+
+    A copy is told by its content and not by its key, which names the files that it was made from.
+    """
+    prepared = inventory.facts.get("prepared")
+    told = {"copy": prepared["content"]} if isinstance(prepared, Mapping) else {}
+    return {**told, **window_definition(dataset, inventory)}
+
+
 def _order(passes: Passes) -> dict[str, Any]:
     """Return what the definition says of the order of a dataset's rows: nothing, if it is as stored."""
     if passes.blocks is None:
@@ -195,11 +227,11 @@ def _order(passes: Passes) -> dict[str, Any]:
     return {"order": {"shuffle": "block", "seed": passes.seed, "blocks": fingerprint(list(passes.blocks))}}
 
 
-def _settings(config: MixConfig, phase: Phase, inventories: list[Inventory]) -> WriterSettings:
+def _settings(config: MixConfig, phase: Phase, inventories: Mapping[str, Inventory]) -> WriterSettings:
     total = sum(phase.weights)
     batch_bytes = sum(
-        config.batch_size * weight * inventory.uncompressed_bytes // (total * max(1, inventory.rows))
-        for weight, inventory in zip(phase.weights, inventories, strict=True)
+        int(config.batch_size * weight * item_bytes(dataset, inventories[name]) / total)
+        for weight, (name, dataset) in zip(phase.weights, config.datasets.items(), strict=True)
     )
     return wanted_settings(config, batches_per_row_group(batch_bytes, config.batches_per_shard))
 
@@ -309,7 +341,7 @@ def _planned_before(
     cuts = tuple(definition.get("cuts", ())) if parent else ()
     plan_ = _plan(config, inventories, settings.batches_per_row_group, cuts)
     # By their hashes: to Python True is 1.
-    if fingerprint(_definition(config, plan_, definition["schema"], parent)) != fingerprint(definition):
+    if fingerprint(_definition(config, plan_, inventories, definition["schema"], parent)) != fingerprint(definition):
         raise CorruptionError("`definition` is not what `asked` gives over `inputs`; restore it from a copy")
     return plan_
 
@@ -321,7 +353,7 @@ def replanned(started: Planned, config: MixConfig, *, cuts: tuple[int, ...], ext
         NotEnoughDataError: They have too few rows.
     """
     plan_ = _plan(config, started.inventories, started.settings.batches_per_row_group, cuts)
-    definition = _definition(config, plan_, started.definition["schema"], started.parent)
+    definition = _definition(config, plan_, started.inventories, started.definition["schema"], started.parent)
     return replace(
         started, config=config, plan=plan_, definition=definition, extensions=extensions, first_run=started.run
     )

@@ -86,47 +86,44 @@ def place_of(config: MixConfig) -> Place:
     return Place(open_store(config.output), FOLDER)
 
 
-def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Preparation:
-    """Prepare what `config` needs and what is not prepared yet; return what there is then.
+Known = Mapping[str, Inventory]
+"""Datasets that are frozen already, with their inventories: nobody looks for their files, or prepares them."""
 
-    It may be killed at any moment, and called again: it goes on after the last part that was done.
 
-    Args:
-        config: What is to be mixed.
-        on_part: Hears of each part that is done, in this thread.
-        should_stop: Asked after each part; True ends the call there, with `StoppedError`.
+def prepare(
+    config: MixConfig, known: Known, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None
+) -> Preparation:
+    """Prepare what `config` needs and what is not prepared yet; see `mixer.building.prepare`."""
+    return _Walk(config, known, _maker(on_part, should_stop), with_all=False).inputs().preparation
+
+
+def make_inputs(
+    config: MixConfig, known: Known, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None
+) -> Inputs:
+    """Prepare as `prepare` does, and return what a run of `config` reads."""
+    return _Walk(config, known, _maker(on_part, should_stop), with_all=True).inputs()
+
+
+def find(config: MixConfig, known: Known) -> Preparation:
+    """Return what is prepared for `config`; nothing is made, and only what is needed to tell is read.
 
     Raises:
-        ConfigError, InputError, SchemaError: What is asked of an input cannot be done, or it is broken.
-        NotEnoughDataError: How often a dataset is to be shuffled cannot be told: the run could not be planned.
-        ChangedError: An input was changed while it was being prepared.
-        CorruptionError: A copy is damaged.
-        StoppedError: It was asked to stop; the same call goes on.
-        StoreError: A store refused, or did not answer.
+        MixerError: As `find_inputs_of`.
     """
-    return _Walk(config, _maker(on_part, should_stop), with_all=False).inputs().preparation
+    return _Walk(config, known, _finder(), with_all=False).inputs().preparation
 
 
-def make_inputs(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Inputs:
-    """Prepare as `prepare` does, and return what a run of `config` reads."""
-    return _Walk(config, _maker(on_part, should_stop), with_all=True).inputs()
-
-
-def find_inputs_of(config: MixConfig, known: Mapping[str, Inventory] | None = None) -> Inputs:
+def find_inputs_of(config: MixConfig, known: Known) -> Inputs:
     """Return what a run of `config` reads; nothing is prepared.
-
-    Args:
-        config: What is to be mixed.
-        known: Datasets that are frozen already, with their inventories; they are not looked for.
 
     Raises:
         NotPreparedError: Some of it is not prepared yet.
         ConfigError, InputError, SchemaError, NotEnoughDataError, CorruptionError, StoreError: As `prepare`.
     """
-    return _Walk(config, _finder(), with_all=True, known=known).inputs()
+    return _Walk(config, known, _finder(), with_all=True).inputs()
 
 
-def is_needed(config: MixConfig) -> bool:
+def is_needed(config: MixConfig, known: Known) -> bool:
     """Return whether some dataset of `config` has to be prepared, be it that it is by now; files may be listed.
 
     Raises:
@@ -137,6 +134,7 @@ def is_needed(config: MixConfig) -> bool:
         or chain.has_items_link(dataset)
         or (not chain.is_named_parquet(dataset) and chain.find_files(name, dataset)[0] != "parquet")
         for name, dataset in config.datasets.items()
+        if name not in known
     )
 
 
@@ -174,10 +172,10 @@ class _Walk:
     """The datasets of a config on their way through the stages that they need."""
 
     config: MixConfig
+    known: Known
     take: Take
     with_all: bool
     """Whether also datasets that need no stage are looked at."""
-    known: Mapping[str, Inventory] | None = None
     made: list[Made] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """What is not prepared, in words."""
@@ -189,7 +187,7 @@ class _Walk:
     def inputs(self) -> Inputs:
         """Return the datasets at the end of their ways."""
         config = self.config
-        known = {name: Parquet(name, inventory, []) for name, inventory in (self.known or {}).items()}
+        known = {name: Parquet(name, inventory, []) for name, inventory in self.known.items()}
         full = [name for name, asked in config.datasets.items() if asked.shuffle == "full" and name not in known]
         datasets = {}
         for name in config.datasets:
@@ -251,7 +249,7 @@ class _Walk:
                 key=copy.key,
                 parts=len(copy.files),
                 rows=copy.rows,
-                bytes=copy.bytes,
+                bytes=copy.size_bytes,
                 bad=copy.bad,
                 facts=copy.facts,
                 is_new=is_new,

@@ -11,7 +11,7 @@ from mixer.checking import check_against_plan, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.differing import row_differences
-from mixer.errors import ChangedError, MixerError, NotEnoughDataError, OutputError
+from mixer.errors import ChangedError, MixerError, NotEnoughDataError, NotPreparedError, OutputError
 from mixer.extending import Asked
 from mixer.log import CommitLog, Tail
 from mixer.planning import Planned
@@ -63,7 +63,11 @@ def preview(config: MixConfig) -> Preview:
     except (ChangedError, NotEnoughDataError) as error:
         if not row_differences(run.config, config):
             return Preview(run, "refuse", 0, error)
-        return Preview(plan(config), "refuse", 0, error)
+        try:
+            return Preview(plan(config), "refuse", 0, error)
+        except NotPreparedError:
+            # It is refused anyway: what is there is shown instead.
+            return Preview(run, "refuse", 0, error)
     check_against_plan(store, run.plan, tail)
     return _resumed(planned, tail, is_longer=amendment is not None)
 

@@ -18,11 +18,13 @@ from mixer.asking import views_of
 from mixer.core.plan import Plan, ShardSpec
 from mixer.mixing import lineage_columns, mix
 from mixer.planning import Planned
+from mixer.schemas import View
 from mixer.shards import encode, footer
 from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
 from mixer.sources.parquet import ParquetSource
 from mixer.sources.passes import PassedSource
+from mixer.sources.windows import WindowSource, stream_schema, vocabulary_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,18 @@ def open_sources(planned: Planned) -> dict[str, Source]:
     files = OpenFiles()
     views = views_of(planned.config)
     return {
-        one.name: PassedSource(
-            ParquetSource(one.name, planned.inventories[one.name], planned.schema, view=views[one.name], files=files),
-            one,
-        )
-        for one in planned.plan.passes
+        one.name: PassedSource(_opened(planned, one.name, views[one.name], files), one) for one in planned.plan.passes
     }
+
+
+def _opened(planned: Planned, name: str, view: View, files: OpenFiles) -> Source:
+    """Return a dataset as stored, or the windows of its stream, in the run's schema."""
+    inventory, window = planned.inventories[name], planned.config.datasets[name].window
+    if window is None:
+        return ParquetSource(name, inventory, planned.schema, view=view, files=files)
+    vocabulary = vocabulary_in(name, inventory.facts)
+    stream = ParquetSource(name, inventory, stream_schema(vocabulary, documents=window.documents), files=files)
+    return WindowSource(stream, window, schema=planned.schema, view=view)
 
 
 def encoded_shards(

@@ -68,7 +68,7 @@ _EXPECTED = {
     "path": "a path or URL, or a list of them",
     "datasets": "a mapping from names to a path and a weight each",
 }
-_EXPECTED_AT = {
+_EXPECTED_AT: dict[tuple[object, str], str] = {
     ("datasets", "batches"): "a mapping with by and size, and maybe sizes, max_length and include_partial",
     ("datasets", "sizes"): "a mapping from lengths to positive whole numbers",
 }

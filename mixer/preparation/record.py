@@ -187,7 +187,7 @@ class Copy:
         return sum(file.rows for file in self.files)
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
 

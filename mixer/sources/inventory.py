@@ -176,9 +176,15 @@ def check_unchanged(name: str, inventory: Inventory) -> None:
         if (how := difference(entry.file, file)) is not None
     ]
     if changed:
+        what, remedy = "input files", "put the old files back"
+        if "prepared" in inventory.facts:
+            what, remedy = (
+                "files of its prepared copy",
+                "prepare it again (`mixer prepare`) from the inputs as they were",
+            )
         raise ChangedError(
-            f"dataset {name!r}: {len(changed)} of {len(inventory.files)} input files have changed since the run was "
-            f"planned; put the old files back, or start a new output:\n" + "\n".join(changed)
+            f"dataset {name!r}: {len(changed)} of {len(inventory.files)} {what} have changed since the run was "
+            f"planned; {remedy}, or start a new output:\n" + "\n".join(changed)
         )
 
 
