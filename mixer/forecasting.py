@@ -8,12 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from mixer.asking import item_bytes, items_of
 from mixer.core.forecast import Memory, Ranks, common_ranks, ending_batches, memory_of, phase_stops
 from mixer.core.plan import Plan
-from mixer.core.reads import NOTHING, Layout, Reads, reads_of
+from mixer.core.reads import NOTHING, Layout, Reads, WindowLayout, reads_of
 from mixer.planning import Planned
 from mixer.sources.groups import Limits
 from mixer.sources.inventory import FileEntry, Inventory
+from mixer.sources.windows import windows_in
 from mixer.storage.inputs import is_remote
 
 _SHARDS_LOOKED_AT = 32
@@ -47,6 +49,8 @@ class DatasetForecast:
     """The batch that takes the last of its items; None if some are left, or it has no end."""
     used_bytes: int
     """The bytes of files that its items take, each as many as the others of its file; once for each time."""
+    output_bytes: int
+    """The bytes that they take in shards, if these compress as well: windows that overlap take shared ids anew."""
     reads: Reads
     """What is read of it in one go."""
 
@@ -86,10 +90,11 @@ class Forecast:
 def forecast(planned: Planned) -> Forecast:
     """Return what `planned` will cost and what to know of it; nothing is read."""
     plan = planned.plan
-    layouts = [_layout(planned.inventories[name], len(planned.schema)) for name in plan.names]
+    layouts = [_layout_of(planned, name) for name in plan.names]
     datasets = tuple(_datasets(planned, layouts))
     amplification, alone_bytes, looked_at = _alone(planned, layouts)
-    output_bytes = sum(dataset.used_bytes for dataset in datasets)
+    used_bytes = sum(dataset.used_bytes for dataset in datasets)
+    output_bytes = sum(dataset.output_bytes for dataset in datasets)
     footers = sum(len(inventory.files) for inventory in planned.inventories.values())
     stops = phase_stops(plan)
     ranks = common_ranks(plan)
@@ -98,7 +103,7 @@ def forecast(planned: Planned) -> Forecast:
         phases=tuple(_phases(plan, stops)),
         ranks=ranks,
         reads=sum((dataset.reads for dataset in datasets), Reads(0, 0, 0, footers)),
-        used_bytes=output_bytes,
+        used_bytes=used_bytes,
         alone_amplification=amplification,
         alone_bytes=alone_bytes,
         alone_shards=looked_at,
@@ -109,15 +114,36 @@ def forecast(planned: Planned) -> Forecast:
     )
 
 
-def _datasets(planned: Planned, layouts: list[Layout]) -> Iterator[DatasetForecast]:
+def _datasets(planned: Planned, layouts: list[Layout | WindowLayout]) -> Iterator[DatasetForecast]:
     plan = planned.plan
     ends, taken = ending_batches(plan), plan.schedule.offsets_at(plan.batches)
     exact = plan.schedule.exact_at(plan.batches)
     for place, name in enumerate(plan.names):
-        inventory = planned.inventories[name]
-        used = inventory.bytes * taken[place] // inventory.rows if inventory.rows else 0
+        used = _stored_bytes(planned, name, taken[place])
         reads = reads_of(layouts[place], plan.passes[place], 0, taken[place])
-        yield DatasetForecast(taken[place], exact[place], ends[place], used, reads)
+        output = int(used * _repeated(planned, name))
+        yield DatasetForecast(taken[place], exact[place], ends[place], used, output, reads)
+
+
+def _stored_bytes(planned: Planned, name: str, items: int) -> int:
+    """Return the bytes of files that so many items of a dataset take."""
+    size = items_of(planned.config.datasets[name], planned.inventories[name])
+    return planned.inventories[name].bytes * items // size if size else 0
+
+
+def _repeated(planned: Planned, name: str) -> Fraction:
+    """Return how often the windows of a dataset, taken once, hold each of its ids on average; 1 for rows."""
+    dataset, inventory = planned.config.datasets[name], planned.inventories[name]
+    if dataset.window is None:
+        return Fraction(1)
+    return Fraction(items_of(dataset, inventory) * windows_in(dataset.window).length, max(1, inventory.rows))
+
+
+def _layout_of(planned: Planned, name: str) -> Layout | WindowLayout:
+    inventory, window = planned.inventories[name], planned.config.datasets[name].window
+    if window is None:
+        return _layout(inventory, len(planned.schema))
+    return WindowLayout(_layout(inventory, 2 if window.documents else 1), windows_in(window))
 
 
 def _layout(inventory: Inventory, columns: int) -> Layout:
@@ -150,7 +176,7 @@ def _requests(size: int, columns: int, *, remote: bool, pieces: bool) -> int:
     return max(1, -(-size // _MERGED_READ_BYTES)) if remote else max(1, columns)
 
 
-def _alone(planned: Planned, layouts: list[Layout]) -> tuple[float, int, int]:
+def _alone(planned: Planned, layouts: list[Layout | WindowLayout]) -> tuple[float, int, int]:
     """Return for shards that are each made from nothing what they read by what they use, and what one reads.
 
     And how many shards were looked at for it.
@@ -162,8 +188,7 @@ def _alone(planned: Planned, layouts: list[Layout]) -> tuple[float, int, int]:
     for shard in map(plan.shard, shards):
         for part, layout, passes in zip(shard.ranges, layouts, plan.passes, strict=True):
             if part.rows:
-                inventory = planned.inventories[part.dataset]
-                used += inventory.bytes * part.rows // inventory.rows
+                used += _stored_bytes(planned, part.dataset, part.rows)
                 read += reads_of(layout, passes, part.start, part.stop)
     return (read.bytes / used if used else 1.0), read.bytes // len(shards), len(shards)
 
@@ -184,11 +209,11 @@ def _memory(planned: Planned, output_bytes: int) -> Memory:
         inventory = planned.inventories[passes.name]
         if not items:
             continue
-        row = inventory.uncompressed_bytes / inventory.rows
+        row = item_bytes(planned.config.datasets[passes.name], inventory)
         row_bytes.append(row * items)
         decoded.append(max(_decoded(entry, limits, len(planned.schema)) for entry in inventory.files))
         shuffled.append(round(max(passes.blocks) * row) if passes.blocks else 0)
-    row = sum(row_bytes) / plan.rows
+    row = Fraction(sum(row_bytes)) / plan.rows
     return memory_of(
         decoded_bytes=decoded,
         shuffled_bytes=shuffled,

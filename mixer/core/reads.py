@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mixer.core.order import BlockOrder
 from mixer.core.passes import Passes
+from mixer.core.streams import Windows
 
 Int64s = npt.NDArray[np.int64]
 
@@ -102,7 +103,24 @@ class Layout:
         return Reads(touched, rows, bytes_, requests)
 
 
-def reads_of(layout: Layout, passes: Passes, start: int, stop: int) -> Reads:
+@dataclass(frozen=True)
+class WindowLayout:
+    """How the windows of a stream lie in the row groups of its ids."""
+
+    stream: Layout
+    windows: Windows
+
+    def read(self, start: int, stop: int) -> Reads:
+        """Return what is read to get the windows ``[start, stop)``, by one who has read nothing before.
+
+        >>> layout = Layout(np.array([10, 10]), np.array([50, 50]), np.array([1, 1]), np.array([False, False]))
+        >>> WindowLayout(layout, Windows(context_length=4, stride=4)).read(1, 2).row_groups
+        1
+        """
+        return self.stream.read(*self.windows.ids(start, stop, int(self.stream.starts[-1])))
+
+
+def reads_of(layout: Layout | WindowLayout, passes: Passes, start: int, stop: int) -> Reads:
     """Return what is read to get the items ``[start, stop)``, counted over all passes, in one go from nothing.
 
     >>> layout = Layout(np.array([2, 2]), np.array([10, 10]), np.array([1, 1]), np.array([False, False]))
@@ -123,7 +141,7 @@ def reads_of(layout: Layout, passes: Passes, start: int, stop: int) -> Reads:
     return head + whole + _of_pass(layout, passes, last, 0, stop - last * size)
 
 
-def _of_pass(layout: Layout, passes: Passes, epoch: int, start: int, stop: int) -> Reads:
+def _of_pass(layout: Layout | WindowLayout, passes: Passes, epoch: int, start: int, stop: int) -> Reads:
     total = NOTHING
     for first, last in _stored(passes, epoch, start, stop):
         total += layout.read(first, last)
@@ -133,7 +151,7 @@ def _of_pass(layout: Layout, passes: Passes, epoch: int, start: int, stop: int) 
 def _stored(passes: Passes, epoch: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of stored rows that are read for positions of a pass: of a shuffled one whole blocks."""
     if (start, stop) == (0, passes.size):
-        # Blocks are whole row groups, so their order does not matter.
+        # Blocks are whole row groups (or windows of many), so their order does not matter.
         yield start, stop
         return
     order = passes.order(epoch)
