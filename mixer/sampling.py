@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from mixer.asking import views_of
+from mixer.asking import items_of, views_of
 from mixer.core.passes import Passes
 from mixer.errors import ConfigError, InputError
 from mixer.planning import Planned
 from mixer.schemas import Column, View, merge
 from mixer.sources.inventory import Inventory, read_planned_footer
 from mixer.sources.parquet import ParquetSource
+from mixer.sources.windows import INPUT_IDS
 from mixer.writing import encoded_shards, open_sources
 
 SAMPLE_SECONDS = 3.0
@@ -93,11 +94,18 @@ class Lengths:
     tokens: Int64s
     rows: int
     """Rows of the whole dataset."""
+    even: bool = False
+    """Whether all rows hold as many as the first, which alone was looked at."""
 
     @property
     def complete(self) -> bool:
-        """Whether every row was looked at."""
-        return len(self.tokens) == self.rows
+        """Whether the tokens of every row are known."""
+        return self.even or len(self.tokens) == self.rows
+
+    @property
+    def looked_at(self) -> int:
+        """How many rows are known to hold so many."""
+        return self.rows if self.even else len(self.tokens)
 
     @property
     def mean(self) -> Fraction:
@@ -111,7 +119,7 @@ class Lengths:
         >>> lengths.taken(Passes("web", 3), 4), Lengths(np.array([5, 1]), rows=3).taken(Passes("web", 3), 4)
         (12, 12)
         """
-        if not self.complete:
+        if self.even or not self.complete:
             return round(self.mean * items)
         if not self.rows:
             return 0
@@ -135,6 +143,12 @@ def sample_lengths(planned: Planned, column: str) -> dict[str, Lengths | None]:
     found: dict[str, Lengths | None] = {}
     for name, view in views.items():
         inventory = planned.inventories[name]
+        if (window := planned.config.datasets[name].window) is not None:
+            # A filled-up one counts with its pad ids, as trainers take them.
+            count = items_of(planned.config.datasets[name], inventory)
+            even = Lengths(np.array([window.context_length + 1]), count, even=True)
+            found[name] = even if view.stored_name(column) == INPUT_IDS else None
+            continue
         part = _first_files(inventory, _sample_rows(inventory, most))
         seen = _seen(planned, name, view, part, column)
         found[name] = None if seen is None else _lengths(seen, inventory, most, column)

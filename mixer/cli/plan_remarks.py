@@ -30,6 +30,7 @@ def _remarks(value: Mapping[str, Any]) -> Iterator[str]:
         changes = [change for change in value["type_changes"] if change["how"] == how]
         yield from _block(heading, map(_change, changes))
     yield from _block("Columns that get another name", map(_renaming, value["renamed_columns"]))
+    yield from _block("Streams of token ids, whose windows are the rows", map(_stream, _with_stream(value)))
     yield from _duplicates(value)
     for dataset in value["datasets"]:
         if ignored := dataset["ignored"]:
@@ -58,6 +59,20 @@ def _change(change: Mapping[str, str]) -> str:
     if change["how"] == "filled":
         return f"{dataset}: column {column!r} is null, as {change['output']}, where files lack it (first {file})"
     return f"{dataset}: column {column!r} is stored as {change['stored']} and written as {change['output']} ({file})"
+
+
+def _with_stream(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (dataset for dataset in value["datasets"] if "stream" in dataset)
+
+
+def _stream(dataset: Mapping[str, Any]) -> str:
+    stream = dataset["stream"]
+    end = "as they are" if stream["end_of_text"] is None else f"each closed by the id {stream['end_of_text']:,}"
+    without = f"; {stream['null_documents']:,} of them null" if stream["null_documents"] else ""
+    return (
+        f"{wording.visible(dataset['name'])}: {wording.plural(stream['ids'], 'id')} of "
+        f"{wording.plural(stream['documents'], 'document')}, {end}{without}"
+    )
 
 
 def _renaming(renamed: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from mixer.planning import Planned
 from mixer.previewing import Preview
 from mixer.sampling import Lengths, Pace
 from mixer.schemas.merging import MISSING
+from mixer.sources.inventory import Inventory
 
 
 def plan_value(
@@ -175,10 +176,18 @@ def _dataset(planned: Planned, place: int, ahead: Forecast) -> dict[str, Any]:
         "taken_percent": wording.percent(taken, rows),
         "last_batch": coming.ending_batch,
         "shuffle": planned.config.datasets[name].shuffle,
-        "estimated_bytes": coming.used_bytes,
+        **_stream(inventory),
+        "estimated_bytes": coming.output_bytes,
         "reads": asdict(coming.reads),
         "ignored": list(inventory.ignored),
     }
+
+
+def _stream(inventory: Inventory) -> dict[str, Any]:
+    """Return what is known of the stream of ids that a dataset's windows are of; nothing for a dataset of rows."""
+    if "end_of_text_ids" not in inventory.facts:
+        return {}
+    return {"stream": {key: value for key, value in inventory.facts.items() if key != "prepared"}}
 
 
 def _tokens(plan: Plan, lengths: Mapping[str, Lengths | None]) -> dict[str, dict[str, Any] | None]:
@@ -194,7 +203,7 @@ def _tokens(plan: Plan, lengths: Mapping[str, Lengths | None]) -> dict[str, dict
         name: None
         if found is None
         else {
-            "rows_looked_at": len(found.tokens),
+            "rows_looked_at": found.looked_at,
             "exact": found.complete,
             "per_row": str(found.mean),
             "taken": taken[name],

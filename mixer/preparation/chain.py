@@ -132,7 +132,8 @@ def items_link(dataset: DatasetConfig, now: Parquet, *, seed: int, fill: bool) -
     Raises:
         SchemaError: The files have no columns in common.
     """
-    with _read(now, fill=fill) as (source, reads):
+    only = None if dataset.window is None else dataset.window.text
+    with _read(now, fill=fill, only=only) as (source, reads):
         if dataset.window is not None:
             from mixer.preparation.tokens import TokensStage  # noqa: PLC0415 -- see the top
 
@@ -153,9 +154,11 @@ def order_link(now: Parquet, *, seed: int, epochs: int, fill: bool) -> Iterator[
 
 
 @contextmanager
-def _read(now: Parquet, *, fill: bool) -> Iterator[tuple[Source, JSON]]:
-    """Give the rows of a dataset in its own columns, and what tells them apart from all others."""
+def _read(now: Parquet, *, fill: bool, only: str | None = None) -> Iterator[tuple[Source, JSON]]:
+    """Give the rows of a dataset in its own columns, or in one alone, and what tells them apart from all others."""
     schema = merge({now.name: now.schemas}, lineage=False, views={now.name: View(fill=fill)}).schema
+    if only is not None and only in schema.names:
+        schema = pa.schema([schema.field(only)])
     came_from: JSON = (
         {"copy": now.copies[-1].key}
         if now.copies
