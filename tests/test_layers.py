@@ -40,6 +40,8 @@ ONLY_IN = {
     "botocore": "mixer.storage",
     "prefect": "flows",
     "torch": "mixer.torch",
+    "tiktoken": "mixer.tokenizing",
+    "tokenizers": "mixer.tokenizing",
     "typer": "mixer.cli",
     "rich": "mixer.cli",
 }

@@ -317,7 +317,7 @@ def _given(name: str, window: WindowConfig, kind: pa.DataType) -> tuple[int | No
         if getattr(window, unused) is not None:
             raise ConfigError(f"{where}.{unused}: says nothing without a `tokenizer`; leave it out")
     end_of_text = window.end_of_text
-    if isinstance(end_of_text, str) or (end_of_text is not None and not 0 <= end_of_text <= ID_MAX):
+    if isinstance(end_of_text, str):
         raise ConfigError(
             f"{where}.end_of_text: expected an id from 0 to {ID_MAX:,}, as there is no tokenizer, found {end_of_text!r}"
         )

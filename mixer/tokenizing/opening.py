@@ -7,7 +7,7 @@ from typing import Any
 from mixer.config.fields import WindowConfig
 from mixer.errors import ConfigError, InputError
 from mixer.storage.inputs import find_inputs, read_range
-from mixer.tokenizing.base import ID_MAX, Tokenizer
+from mixer.tokenizing.base import Tokenizer
 from mixer.tokenizing.function import FunctionTokenizer, is_import_path
 from mixer.tokenizing.hugging import HuggingTokenizer
 from mixer.tokenizing.ranks import RanksTokenizer
@@ -49,8 +49,6 @@ def open_tokenizer(name: str, window: WindowConfig) -> Tokenizer:
             f"{where}.tokenizer: expected a file named *.json or *.tiktoken, or a function as `module:function`, found "
             f"{path!r}"
         )
-    if tokenizer.vocabulary > ID_MAX + 1 or tokenizer.end_of_text < 0:
-        raise ConfigError(f"{where}: expected ids from 0 to {ID_MAX:,}, found others; check `end_of_text`")
     return tokenizer
 
 

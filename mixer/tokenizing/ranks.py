@@ -13,7 +13,7 @@ import numpy as np
 
 from mixer.core.fingerprint import JSON
 from mixer.errors import ConfigError, InputError
-from mixer.tokenizing.base import Encoded, chosen
+from mixer.tokenizing.base import ID_MAX, Encoded, chosen
 
 _SPACES = r"\s+(?!\S)|\s+"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|" + _SPACES
@@ -65,6 +65,8 @@ def read_ranks(data: bytes, where: str) -> dict[bytes, int]:
             ) from None
     if not ranks or min(ranks.values()) < 0 or len(set(ranks.values())) != len(ranks):
         raise ConfigError(f"{where}.tokenizer: expected tokens with a rank of their own each, from 0")
+    if max(ranks.values()) > ID_MAX:
+        raise ConfigError(f"{where}.tokenizer: expected ids up to {ID_MAX:,}, found {max(ranks.values()):,}")
     return ranks
 
 
