@@ -16,8 +16,9 @@ from uuid import UUID
 import httpx
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 
-from mixer.building import OnCommit, RunSummary, ShouldStop
+from mixer.building import OnCommit, OnPart, RunSummary, ShouldStop
 from mixer.errors import MixerError
+from mixer.preparing import Preparation
 
 
 @dataclass(slots=True)
@@ -26,10 +27,12 @@ class Caller:
 
     on_commit: OnCommit | None = None
     should_stop: ShouldStop | None = None
+    on_part: OnPart | None = None
     flow_run_id: UUID | None = None
     task_runs: int = 0
     """How many tasks were called."""
     summary: RunSummary | None = None
+    prepared: Preparation | None = None
     error: Exception | None = None
 
 

@@ -30,14 +30,15 @@ from prefect.tasks import Task  # noqa: E402
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, calling, current_caller  # noqa: E402
 from flows.embedded import start_embedded_server  # noqa: E402
+from flows.prepare import prepared_first  # noqa: E402
 from flows.recording import forget_unsent, wait_until_recorded  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
 from mixer import building  # noqa: E402
-from mixer.building import OnCommit, OpenRun, RunSummary, ShouldStop  # noqa: E402
+from mixer.building import OnCommit, OnPart, OpenRun, RunSummary, ShouldStop  # noqa: E402
 from mixer.config import MixConfig  # noqa: E402
 from mixer.core.commits import Commit  # noqa: E402
-from mixer.errors import MixerError  # noqa: E402
+from mixer.errors import MixerError, StoppedError  # noqa: E402
 
 log = logging.getLogger(f"mixer.{__name__}")
 
@@ -202,6 +203,9 @@ def _premix(
         summary = caller.summary = _carry_out(
             config, caller, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
         )
+    except StoppedError as error:
+        caller.error = error
+        return Cancelled(message=str(error))
     except Exception as error:
         caller.error = error
         raise
@@ -223,6 +227,7 @@ def _carry_out(
     refuse_process_pool(context.task_runner)
     caller.flow_run_id = context.flow_run.id
     began = time.monotonic()
+    prepared_first(config, caller)
     owner = _called(open_run, caller)(
         config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
     )
@@ -278,6 +283,7 @@ def run(  # noqa: PLR0913 -- each is one independent choice
     allow_repack: bool = False,
     accept_unsafe_store: bool = False,
     on_commit: OnCommit | None = None,
+    on_part: OnPart | None = None,
     should_stop: ShouldStop | None = None,
 ) -> RunSummary:
     """Run the flow in this process, on the Prefect server that is set up or one of its own; return how far the run is.
@@ -288,12 +294,14 @@ def run(  # noqa: PLR0913 -- each is one independent choice
         allow_repack: See `mixer.building.start`.
         accept_unsafe_store: See `mixer.building.start`.
         on_commit: Hears of each commit, in order, in this thread.
-        should_stop: Asked at the start and at each shard's edge; True ends the flow run there, as cancelled.
+        on_part: Hears of each part that is prepared, before the run begins.
+        should_stop: Asked at the start and at each shard's edge; True ends the flow run there, as cancelled. At a
+            part's edge, too, where `StoppedError` is raised.
 
     Raises:
         MixerError: As from `mixer.building.build`, or that Prefect did not start the flow.
     """
-    caller = Caller(on_commit, should_stop)
+    caller = Caller(on_commit, should_stop, on_part)
     trouble: Exception | None = None
     # Prefect's own five would hold a finished run for over a minute, if the server has gone away.
     patience = temporary_settings(set_defaults={PREFECT_CLIENT_MAX_RETRIES: _CLIENT_RETRIES})

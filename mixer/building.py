@@ -42,6 +42,7 @@ __all__ = [
     "build",
     "existing",
     "fork",
+    "is_to_prepare",
     "look",
     "plan",
     "prepare",
@@ -79,6 +80,16 @@ def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: Sh
     return preparing.prepare(config, frozen, on_part=on_part, should_stop=should_stop)
 
 
+def is_to_prepare(config: MixConfig) -> bool:
+    """Return whether building `config` would begin with preparing inputs, or with looking whether that is done.
+
+    Raises:
+        MixerError: That cannot be told.
+    """
+    # Mostly not, and then the output is not looked at.
+    return preparing.is_needed(config, _frozen(config)) and open_store(config.output).stat(commits.RUN_NAME) is None
+
+
 def _frozen(config: MixConfig) -> Mapping[str, Inventory]:
     """Return the inputs that a fork has from the run that it goes on from; none of what is no fork."""
     if config.fork is None:
@@ -87,20 +98,21 @@ def _frozen(config: MixConfig) -> Mapping[str, Inventory]:
     return forking.cut(Origin(store, began, None), config.fork.shards, started).was.inventories
 
 
-def plan(config: MixConfig, inputs: Inputs | None = None) -> Planned:
+def plan(config: MixConfig) -> Planned:
     """Return the plan of a new run: inputs are listed and their footers read, and no rows.
 
     Of a fork the run that it goes on from is read, too; see `mixer.forking`.
-
-    Args:
-        config: What is to be mixed.
-        inputs: What the run reads, where that has been looked for already.
 
     Raises:
         NotPreparedError: Some inputs must be prepared first; `prepare` does it, and so does `build`.
         ConfigError, InputError, SchemaError, NotEnoughDataError: Why the config cannot be run, and what to do.
         OutputError, ChangedError, CorruptionError: The same of the run that is to be forked.
     """
+    return _planned(config, None)
+
+
+def _planned(config: MixConfig, inputs: Inputs | None) -> Planned:
+    """Return the plan of a new run over `inputs`; over those that are found, if that is None."""
     if config.fork is None:
         return planning.plan(config, inputs)
     store, began = started(config.fork.run)
@@ -165,7 +177,7 @@ def start(  # noqa: PLR0913 -- each is one independent choice
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None
     if data is None:
-        planned = plan(config, _inputs(config, store, accept_unsafe_store, on_part, should_stop))
+        planned = _planned(config, _inputs(config, store, accept_unsafe_store, on_part, should_stop))
         refuse_foreign(store)
         store = fit_to_write(store, accept_unsafe=accept_unsafe_store)
         data = planning.run_file(planned)

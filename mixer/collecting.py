@@ -12,6 +12,9 @@ One that is not committed yet may be another process's that is about to commit i
 which takes it over or replaces it. That is so in a finished run, too: it may be extended at any moment, and a store has
 no way to delete an object only if it is still the one that was looked at.
 
+Prepared copies stay, too: those that the run reads are part of it, and the others are shown, a folder each
+(`mixer.preparation.leftovers`).
+
 All else is either the run's own, or foreign; foreign objects are shown and never deleted, also in the folders above
 if they have names that mixer does not give.
 
@@ -40,6 +43,8 @@ from mixer.core.plan import shard_path
 from mixer.errors import ChangedError, CorruptionError, StoreError
 from mixer.log import CommitLog
 from mixer.planning import Planned
+from mixer.preparation.leftovers import copy_key, other_copies
+from mixer.sources.inventory import copy_keys
 from mixer.storage import LocalStore, Store
 from mixer.storage.urls import PROBE_FOLDER, is_drawn
 
@@ -236,6 +241,7 @@ class _Survey:
         self._stop = 0
         self._started = started
         self._taken, _ = started.done(None)
+        self._copies = copy_keys(started.inventories)
         self._log = CommitLog(store, started.genesis)
         self._definition = self._definition_version()
 
@@ -246,7 +252,15 @@ class _Survey:
         self._read_log()
         names = [info.name for info in listed if commits.checkpoint_stop(info.name) is not None]
         stale = {name: wrong for name in names if (wrong := self._checkpoint_problem(name)) is not None}
-        judged = [(info.name, info.bytes, info.version, self._judge(info.name, stale)) for info in listed]
+        judged = [
+            (info.name, info.bytes, info.version, self._judge(info.name, stale))
+            for info in listed
+            if copy_key(info.name) is None
+        ]
+        judged += [
+            (copy.name, copy.bytes, "", Verdict(collect=False, reason=copy.reason))
+            for copy in other_copies(listed, self._copies)
+        ]
         if isinstance(self.store, LocalStore):
             judged += [
                 (lost.name, lost.bytes, "", judge_unfinished(held=lost.held, foreign=lost.foreign))

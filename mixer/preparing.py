@@ -52,7 +52,7 @@ class Preparation:
     """What there is after preparing."""
 
     place: str
-    """Where copies lie."""
+    """Where the copies lie; empty if there are none."""
     stages: tuple[Made, ...]
     """Stage by stage, in the order of the datasets; none of a dataset that needs none."""
 
@@ -179,10 +179,14 @@ class _Walk:
     made: list[Made] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """What is not prepared, in words."""
-    place: Place = field(init=False)
+    _place: Place | None = None
 
-    def __post_init__(self) -> None:
-        self.place = place_of(self.config)
+    @property
+    def place(self) -> Place:
+        """Where copies lie; opened only if one is asked for."""
+        if self._place is None:
+            self._place = place_of(self.config)
+        return self._place
 
     def inputs(self) -> Inputs:
         """Return the datasets at the end of their ways."""
@@ -210,7 +214,7 @@ class _Walk:
             )
         order = {name: number for number, name in enumerate(config.datasets)}
         stages = tuple(sorted(self.made, key=lambda stage: order[stage.dataset]))
-        return Inputs(datasets, Preparation(self.place.url, stages))
+        return Inputs(datasets, Preparation(self.place.url if stages else "", stages))
 
     @property
     def _fill(self) -> bool:

@@ -6,7 +6,7 @@ restores a run from a copy wants to know all that is damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -19,9 +19,11 @@ from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.errors import CorruptionError
 from mixer.planning import Planned
+from mixer.preparation.leftovers import copy_key, other_copies
 from mixer.publishing import manifest
 from mixer.shard_checking import Problem, shard_problems
-from mixer.storage import Store
+from mixer.sources.inventory import copy_keys
+from mixer.storage import ObjectInfo, Store
 
 READERS = 4
 """Objects that are read at once."""
@@ -120,7 +122,7 @@ def verify(output: str, *, on_object: Callable[[Checked], None] | None = None) -
         head=None if log.problems else log.head,
         finished=log.finished,
         problems=tuple(problems),
-        orphans=_orphans(objects, log.commits),
+        orphans=_orphans(objects, log.commits, copy_keys(run.inventories)),
         parents=tuple(walk.store.url for walk in walks[:-1]),
     )
 
@@ -181,8 +183,12 @@ def _manifest_problems(store: Store, log: LogWalk, taken: Sequence[Place] | None
         yield Problem(where, "of the run before it was extended; `mixer run` writes it again")
 
 
-def _orphans(objects: Iterable[str], shards: Iterable[Commit]) -> tuple[str, ...]:
-    """Return the objects that nothing names."""
+def _orphans(objects: Mapping[str, ObjectInfo], shards: Iterable[Commit], copies: set[str]) -> tuple[str, ...]:
+    """Return the objects that nothing names; of prepared copies, but for those with the keys `copies`, the folders."""
     named = {commits.RUN_NAME, commits.MANIFEST_NAME, commits.CARD_NAME, *(commit.path for commit in shards)}
     folders = (commits.LOG_PREFIX, commits.CHECKPOINT_PREFIX)
-    return tuple(name for name in objects if name not in named and not name.startswith(folders))
+    others = [copy.name for copy in other_copies(objects.values(), copies)]
+    return (
+        *(name for name in objects if name not in named and not name.startswith(folders) and copy_key(name) is None),
+        *others,
+    )

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from mixer.checkup.base import Check, Checks
-from mixer.config import MixConfig
-from mixer.errors import MixerError
+from mixer.config import DatasetConfig, MixConfig
+from mixer.errors import MixerError, NotPreparedError
+from mixer.preparation.chain import find_files
+from mixer.preparing import find, is_needed
 from mixer.storage.inputs import find_inputs
 
 _LISTERS = 8
@@ -17,20 +19,38 @@ _checks = Checks("inputs")
 
 def input_checks(config: MixConfig) -> Iterator[Check]:
     """Yield a check for each dataset whose files cannot be listed, and one for all others together."""
-    paths = {name: dataset.path for name, dataset in config.datasets.items()}
+    datasets = config.datasets
     with ThreadPoolExecutor(_LISTERS, thread_name_prefix="mixer-doctor") as listers:
-        found = dict(zip(paths, listers.map(_files, paths.values()), strict=True))
+        found = dict(zip(datasets, listers.map(_files, datasets.items()), strict=True))
     counts = [files for files in found.values() if isinstance(files, int)]
     for name, files in found.items():
         if isinstance(files, str):
             yield _checks.failed(name, files)
     if counts:
-        yield _checks.ok("datasets", f"{len(counts):,} of {len(paths):,} found, {sum(counts):,} files together")
+        yield _checks.ok("datasets", f"{len(counts):,} of {len(datasets):,} found, {sum(counts):,} files together")
+    if len(counts) == len(datasets):
+        yield from _prepared(config)
 
 
-def _files(path: str | list[str]) -> int | str:
-    """Return how many files a dataset has, or why that cannot be told."""
+def _prepared(config: MixConfig) -> Iterator[Check]:
+    """Yield whether what has to be prepared is; nothing for a config, or a fork, of which nothing can be told."""
+    if config.fork is not None or not is_needed(config, {}):
+        return
     try:
-        return len(find_inputs(path).files)
+        done = find(config, {})
+    except NotPreparedError as error:
+        yield _checks.ok("prepared", str(error))
+    except MixerError as error:
+        yield _checks.failed("prepared", str(error))
+    else:
+        yield _checks.ok("prepared", f"{len(done.stages):,} copies in {done.place}")
+
+
+def _files(named: tuple[str, DatasetConfig]) -> int | str:
+    """Return how many files a dataset has, or why that cannot be told."""
+    name, dataset = named
+    try:
+        _, listing = find_files(name, dataset)
+        return len((listing or find_inputs(dataset.path)).files)
     except MixerError as error:
         return str(error)

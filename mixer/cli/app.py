@@ -134,6 +134,28 @@ def schema(*, json: Json = False, debug: Debug = False) -> Reply:
     return show_schema()
 
 
+@app.command(epilog=_example("mixer prepare mix.yaml", "mixer prepare mix.yaml --json | jq '.stages[].bad'"))
+def prepare(
+    config: Config,
+    *,
+    prefect: Annotated[
+        bool, typer.Option("--prefect/--no-prefect", help="Prepare in a Prefect flow, or with the bare engine.")
+    ] = True,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Make the inputs that cannot be read from anywhere so: JSON, CSV, text, tokens, full shuffles, batches.
+
+    Copies in Parquet are made once, and what is done is never done again. `mixer run` does the same by itself. The
+    first Ctrl-C or SIGTERM stops after the part under way, a second one at once; the same command goes on from there.
+    """
+    del json
+    from mixer.cli.preparing import prepare_inputs  # noqa: PLC0415 -- see the top
+
+    return prepare_inputs(config, with_prefect=prefect, quiet=quiet, debug=debug)
+
+
 @app.command(epilog=_example("mixer run mix.yaml", "mixer run mix.yaml --no-prefect --quiet"))
 def run(  # noqa: PLR0913 -- one for each option
     config: Config,

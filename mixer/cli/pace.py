@@ -38,6 +38,8 @@ class Pace:
     """When the work began, on any clock that only goes forward."""
     shards: int | None = None
     """Shards of the whole run; None as long as nobody has said."""
+    unit: str = "shard"
+    """What is counted."""
     last: Step | None = None
     _shard_rows: int = 0
     """Rows of a whole shard."""
@@ -46,6 +48,15 @@ class Pace:
 
     def __post_init__(self) -> None:
         self._recent.append((self.start_s, 0, 0))
+
+    def of(self, unit: str) -> Pace:
+        """Return this pace if it counts such units; else a new one, since other work has another pace.
+
+        >>> pace = Pace(start_s=0.0)
+        >>> pace.of("shard") is pace, pace.of("part").describe()
+        (True, 'no part yet')
+        """
+        return self if unit == self.unit else Pace(self._recent[-1][0], self.shards, unit)
 
     def add(self, step: Step, now_s: float) -> None:
         """Count one more shard."""
@@ -63,7 +74,7 @@ class Pace:
     def left_s(self) -> float | None:
         """Return how many seconds the rest will take; None if nothing is known."""
         rows_a_second, _ = self.rates()
-        if self.shards is None or self.last is None or not rows_a_second:
+        if self.shards is None or self.unit != "shard" or self.last is None or not rows_a_second:
             return None
         return (self.shards - self.last.done) * self._shard_rows / rows_a_second
 
@@ -77,6 +88,6 @@ class Pace:
     def describe(self) -> str:
         """Return how far and how fast, in one line."""
         if self.last is None:
-            return "no shard yet"
-        of = "" if self.shards is None else f" of {self.shards:,}"
-        return f"shard {self.last.done:,}{of}, {self.speed()}, last {self.last.path}"
+            return f"no {self.unit} yet"
+        of = "" if self.shards is None or self.unit != "shard" else f" of {self.shards:,}"
+        return f"{self.unit} {self.last.done:,}{of}, {self.speed()}, last {self.last.path}"

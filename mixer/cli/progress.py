@@ -35,6 +35,10 @@ class Display(Protocol):
         """Say that one more shard is done."""
         ...
 
+    def prepared(self, step: Step, what: str) -> None:
+        """Say that one more part of a prepared copy is done; `what` says of which."""
+        ...
+
 
 def display(*, quiet: bool, before: str = "starting") -> Display:
     """Return what fits where stderr leads to; `before` is what is done before the first shard."""
@@ -58,6 +62,9 @@ class Silence:
         pass
 
     def step(self, step: Step) -> None:
+        pass
+
+    def prepared(self, step: Step, what: str) -> None:
         pass
 
 
@@ -89,6 +96,12 @@ class Lines:
 
     def step(self, step: Step) -> None:
         with self._lock:
+            self._pace = self._pace.of("shard")
+            self._pace.add(step, time.monotonic())
+
+    def prepared(self, step: Step, what: str) -> None:
+        with self._lock:
+            self._pace = self._pace.of(f"{what}: part")
             self._pace.add(step, time.monotonic())
 
     def _tick(self) -> None:
@@ -122,7 +135,14 @@ class Bar:
     def shards(self, number: int) -> None:
         self._pace.shards = number
 
+    def prepared(self, step: Step, what: str) -> None:
+        self._pace = self._pace.of(f"{what}: part")
+        self._pace.add(step, time.monotonic())
+        # How many parts there will be nobody knows: the bar stands still.
+        self._progress.update(self._task, description=self._pace.describe())
+
     def step(self, step: Step) -> None:
+        self._pace = self._pace.of("shard")
         self._pace.add(step, time.monotonic())
         end = ", finishing" if step.done == self._pace.shards else ""
         self._progress.update(

@@ -7,19 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Any, Protocol
 
 from mixer import building
 from mixer.building import RunSummary
-from mixer.cli import run_view
-from mixer.cli.console import Failure, Reply
+from mixer.cli import run_view, wording
+from mixer.cli.console import Failure, Reply, without_secrets
 from mixer.cli.pace import Step
 from mixer.cli.progress import Display, display
 from mixer.cli.stopping import StopRequest
 from mixer.config import MixConfig, load_config
 from mixer.core import commits
 from mixer.core.commits import Commit
-from mixer.errors import MixerError
+from mixer.errors import MixerError, StoppedError
+from mixer.preparation.engine import Progress
 from mixer.storage import open_store
 
 FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
@@ -51,6 +52,7 @@ class Build(Protocol):
         allow_repack: bool,
         accept_unsafe_store: bool,
         on_commit: Callable[[Commit], None],
+        on_part: Callable[[Progress], None],
         should_stop: Callable[[], bool],
     ) -> RunSummary: ...
 
@@ -58,16 +60,32 @@ class Build(Protocol):
 def run_config(path: str, *, allowed: Allowed, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
     """Answer `mixer run`."""
     config = load_config(path)
-    build: Build = _flow(debug=debug) if with_prefect else building.build
+    build: Build = flow_of(FLOW_NAME, debug=debug) if with_prefect else building.build
     before = "starting Prefect" if with_prefect else "starting"
     with StopRequest() as stop, display(quiet=quiet, before=before) as shown:
-        summary = _build(build, config, stop, shown, allowed)
+        try:
+            summary = _build(build, config, stop, shown, allowed)
+        except StoppedError as error:
+            # There is no run yet of which anything could be said.
+            return stopped_before(config.output, str(error), stop)
     value = run_view.summary_value(summary)
     failure = None
     if not summary.finished and stop.signal is not None:
         message = f"{stop.signal.name}: stopped at a shard's edge. {AGAIN}"
         failure = Failure("Stopped", message, stop.exit_code)
     return Reply(value, partial(run_view.summary_lines, value), failure)
+
+
+def stopped_before(output: str, message: str, stop: StopRequest) -> Reply:
+    """Return the answer of a command that was asked to stop while it prepared inputs."""
+    signal_name = "" if stop.signal is None else f"{stop.signal.name}: "
+    exit_code = StoppedError.exit_code if stop.signal is None else stop.exit_code
+    failure = Failure("Stopped", without_secrets(f"{signal_name}{message}"), exit_code)
+    return Reply(
+        {"output": output},
+        lambda _width: [f"Output  {wording.visible(output)}, stopped before all is prepared"],
+        failure,
+    )
 
 
 def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, allowed: Allowed) -> RunSummary:
@@ -89,8 +107,11 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
             allow_repack=allowed.repack,
             accept_unsafe_store=allowed.unsafe_store,
             on_commit=on_commit,
+            on_part=partial(show_part, shown),
             should_stop=stop,
         )
+    except StoppedError:
+        raise
     except MixerError as error:
         if error.exit_code == MixerError.exit_code:
             gone = told and _is_gone(config.output, error)
@@ -103,6 +124,12 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
         return building.status(config.output)
 
 
+def show_part(shown: Display, part: Progress) -> None:
+    """Show one more part of a prepared copy."""
+    what = f"{part.kind} of {wording.visible(part.dataset)}"
+    shown.prepared(Step(part.number + 1, part.rows, part.bytes, f"prepared/{part.path}"), what)
+
+
 def _is_gone(output: str, error: MixerError) -> bool:
     """Return whether the run that `error` ended is no more; a store that does not answer is not asked again."""
     if error.transient:
@@ -113,15 +140,14 @@ def _is_gone(output: str, error: MixerError) -> bool:
         return False
 
 
-def _flow(*, debug: bool) -> Build:
-    """Return the flow that is installed; only here is Prefect loaded."""
+def flow_of(name: str, *, debug: bool) -> Any:
+    """Return the function that runs the flow `name` that is installed; only here is Prefect loaded."""
     if not debug and "PREFECT_LOGGING_LEVEL" not in os.environ:
         # What fails is said once, by this command; Prefect would say it before, for task and flow, with tracebacks.
         os.environ.setdefault(CONSOLE_LEVEL, "CRITICAL")
-    found = list(entry_points(group=FLOW_GROUP, name=FLOW_NAME))
+    found = list(entry_points(group=FLOW_GROUP, name=name))
     if not found:
         raise MixerError(
-            f"no flow is installed (entry point {FLOW_NAME!r} of {FLOW_GROUP!r}); reinstall mixer, or use --no-prefect"
+            f"no flow is installed (entry point {name!r} of {FLOW_GROUP!r}); reinstall mixer, or use --no-prefect"
         )
-    flow: Build = found[0].load()
-    return flow
+    return found[0].load()

@@ -18,7 +18,9 @@ class StopRequest:
     the second one ends the process whatever it does: every commit is durable, there is nothing to tidy up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "shard") -> None:
+        """Stop after what is under way: a `unit`."""
+        self.unit = unit
         self.signal: signal.Signals | None = None
         """The first signal, if there was one."""
         self._former: dict[signal.Signals, Any] = {}
@@ -52,4 +54,6 @@ class StopRequest:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         # Not through a stream: the interrupted code may be in the middle of writing to it.
-        os.write(2, f"\n{self.signal.name}: stopping after the shard under way; once more stops at once\n".encode())
+        os.write(
+            2, f"\n{self.signal.name}: stopping after the {self.unit} under way; once more stops at once\n".encode()
+        )

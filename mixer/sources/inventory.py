@@ -79,6 +79,13 @@ class Inventory:
         """Bytes of all columns of all files, encoded but not compressed."""
         return sum(entry.uncompressed_bytes for entry in self.files)
 
+    @property
+    def copy_key(self) -> str | None:
+        """The key of the prepared copy that these are the files of; None if they are none's."""
+        prepared = self.facts.get("prepared")
+        key = prepared.get("key") if isinstance(prepared, Mapping) else None
+        return key if isinstance(key, str) else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the inventory as strings, integers and lists, for `from_json`."""
         files = [{**asdict(entry), "row_group_rows": list(entry.row_group_rows)} for entry in self.files]
@@ -125,6 +132,11 @@ def _entry_from_json(value: Mapping[str, Any]) -> FileEntry:
             f"an inventory of inputs: expected {entry.rows} rows in all row groups, found {sum(counts)}"
         )
     return entry
+
+
+def copy_keys(inventories: Mapping[str, Inventory]) -> set[str]:
+    """Return the keys of the prepared copies that datasets are read from."""
+    return {key for inventory in inventories.values() if (key := inventory.copy_key) is not None}
 
 
 def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tuple[pa.Schema, ...]]:
