@@ -15,7 +15,6 @@ from mixer.formats.options import RowsOptions
 from mixer.preparation.base import BadLine
 from mixer.storage.inputs import InputFile
 
-
 BAD = "bad:"
 """What the kinds of bad lines begin with among the counts."""
 

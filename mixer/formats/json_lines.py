@@ -108,7 +108,7 @@ def _fitted_integer(value: int, kind: pa.DataType, path: str) -> int:
     return value
 
 
-def _fitted_number(value: float, kind: pa.DataType, path: str) -> float:
+def _fitted_number(value: float, _: pa.DataType, path: str) -> float:
     if isinstance(value, int) and abs(value) > MAX_EXACT:
         raise BadLineError(
             "inexact", f"column {path!r}: other values have fractions, and a double cannot hold {value} exactly"
@@ -116,7 +116,7 @@ def _fitted_number(value: float, kind: pa.DataType, path: str) -> float:
     return float(value)
 
 
-def _unchanged(value: Any, kind: pa.DataType, path: str) -> Any:
+def _unchanged(value: Any, _kind: pa.DataType, _path: str) -> Any:
     return value
 
 

@@ -91,22 +91,18 @@ class Learner:
         kind = _KINDS[type(value)]
         if node.kind != kind:
             self._meet(node, kind, where, path)
-        if kind == "an integer":
-            if value > MAX_INT64 and not node.is_unsigned:
-                node.is_unsigned, self._schema = True, None
+        if kind == "an integer" and value > MAX_INT64 and not node.is_unsigned:
+            node.is_unsigned, self._schema = True, None
         elif kind == "an object":
             for name, inner in value.items():
-                child = node.inner.get(name)
-                if child is None:
-                    child = self._new_field(node, name, where, path)
+                child = node.inner.get(name) or self._new_field(node, name, where, path)
                 if inner is not None:
                     self._learn(child, inner, where, f"{path}.{name}" if path else name)
         elif kind == "a list":
-            if not node.inner:
-                node.inner[""] = Node()
+            child = node.inner.setdefault("", Node())
             for inner in value:
                 if inner is not None:
-                    self._learn(node.inner[""], inner, where, f"{path}[]")
+                    self._learn(child, inner, where, f"{path}[]")
 
     def _meet(self, node: Node, kind: str, where: tuple[str, int], path: str) -> None:
         if {node.kind, kind} == {"an integer", "a number"}:

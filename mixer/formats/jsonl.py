@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from mixer.errors import ChangedError
-from mixer.formats.base import Piece, Policy, Position, Problem, Reading
+from mixer.formats.base import Policy, Position, Problem, Reading
 from mixer.formats.json_fast import fast_table
 from mixer.formats.json_lines import BadLineError, fitted, is_blank, parse
-from mixer.formats.json_types import Learner, leaves
+from mixer.formats.json_types import Learner
 from mixer.formats.lines import Block, LineBlocks
 from mixer.formats.options import RowsOptions
+from mixer.formats.reading import LineReading, most_lines
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
 
 LEARN_BYTES = 4 << 20
 _DOUBT_BYTES = 128 << 10
 """A block that is in doubt is cut into pieces of about this size, most of which are in no doubt."""
-_LEAF_BYTES = 8
-"""About what a value of a row takes that is null or a number."""
 
 
 class JsonLines:
@@ -48,48 +46,12 @@ class JsonLines:
         return learner.finished()
 
     def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
-        return _Reading(self._dataset, self._options, file, schema, at)
+        return _Reading(Policy(self._dataset, self._options), file, schema, at)
 
 
-class _Reading:
-    def __init__(self, dataset: str, options: RowsOptions, file: InputFile, schema: pa.Schema, at: Position) -> None:
-        self._policy = Policy(dataset, options)
-        self._rows, self._schema = RowMaker(self._policy, file), schema
-        self._stream = Stream(file, at.offset)
-        try:
-            self._blocks = LineBlocks(self._stream, at)
-        except BaseException:
-            self._stream.close()
-            raise
-        if self._blocks.has_bom:
-            self._policy.counts["byte_order_marks"] += 1
-
-    def take(self, most_bytes: int) -> Piece | None:
-        block = self._blocks.take(most_bytes, most_lines(most_bytes, self._schema))
-        if block is None:
-            return None
-        table = self._rows.table(block, self._schema)
-        bad, counts = self._policy.take()
-        size = max(len(block.data), block.lines * row_bytes(self._schema))
-        return Piece(table, size, block.after, bad, counts)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-
-
-def row_bytes(schema: pa.Schema) -> int:
-    """Return about how many bytes a row takes at least, whatever it holds."""
-    return _LEAF_BYTES * sum(1 for _ in leaves(schema))
-
-
-def most_lines(most_bytes: int, schema: pa.Schema) -> int:
-    """Return how many rows take about `most_bytes` if they are as short as can be."""
-    return max(1, most_bytes // max(1, row_bytes(schema)))
+class _Reading(LineReading):
+    def rows(self, block: Block) -> tuple[Block, pa.Table]:
+        return block, RowMaker(self.policy, self.file).table(block, self.schema)
 
 
 class RowMaker:

@@ -15,7 +15,7 @@ _ENDINGS = {
     "json": (".json",),
     "csv": (".csv",),
     "tsv": (".tsv",),
-    "text": (".txt", ".text", ".md"),
+    "text": (".txt", ".text"),
     "arrow": (".arrow", ".arrows", ".feather", ".ipc"),
     "huggingface": (".arrow",),
     "webdataset": (".tar",),
@@ -78,7 +78,8 @@ def format_of(names: Sequence[str], asked: str | None = None) -> str:
     if len(kinds) > 1:
         found = ", ".join(f"{kind} ({name})" for kind, name in sorted(kinds.items()))
         raise InputError(
-            f"expected files of one format, found {found}; name the files by a pattern such as '*.jsonl', or set `format`"
+            f"expected files of one format, found {found}; name the files by a pattern such as '*.jsonl', or set "
+            f"`format`"
         )
     return next(iter(kinds), "parquet")
 

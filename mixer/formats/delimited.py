@@ -1,0 +1,227 @@
+"""CSV and TSV: every column is text, for nothing in such a file says that 007 is a number.
+
+The first record names the columns. Quotes are double quotes, doubled inside of them, and newlines may stand between
+them (RFC 4180), in TSV alike. A block without quotes goes through pyarrow, all columns told to be text; one with quotes
+through the `csv` module in its strict mode.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from mixer.errors import InputError, SchemaError
+from mixer.formats.base import Policy, Position, Problem, Reading
+from mixer.formats.lines import Block, LineBlocks
+from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
+from mixer.formats.reading import LineReading
+from mixer.formats.streams import Stream
+from mixer.storage.inputs import InputFile
+
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_HEADER_BYTES = 1 << 16
+
+
+class Delimited:
+    """CSV or TSV in UTF-8.
+
+    Args:
+        dataset: The dataset's name, for errors.
+        options: Which of the two, and what becomes of bad records.
+    """
+
+    def __init__(self, dataset: str, options: RowsOptions) -> None:
+        self._dataset, self._options = dataset, options
+        self._delimiter = _DELIMITERS[options.format]
+
+    def schema(self, files: Sequence[InputFile]) -> pa.Schema:
+        """Return the columns, all of them text: those of the first file, in its order. Only headers are read."""
+        first: list[str] = []
+        for file in files:
+            names, _, _ = self._header(file)
+            if not first:
+                first = names
+            if sorted(names) != sorted(first):
+                differing = sorted(set(names) ^ set(first))
+                raise SchemaError(
+                    f"dataset {self._dataset!r}: expected the columns of {files[0].url} in {file.url}, found others: "
+                    f"{', '.join(map(repr, differing[:8]))} {'are' if len(differing) > 1 else 'is'} in one of them only"
+                )
+        if not first:
+            raise SchemaError(f"dataset {self._dataset!r}: expected files with a header, found no file")
+        return pa.schema([pa.field(name, pa.string()) for name in first])
+
+    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+        names, rows_at, has_bom = self._header(file)
+        policy = Policy(self._dataset, self._options)
+        if has_bom and not at.offset:
+            policy.counts["byte_order_marks"] += 1
+        reading = _Reading(policy, file, schema, at if at.offset else rows_at)
+        reading.names, reading.delimiter = names, self._delimiter
+        return reading
+
+    def _header(self, file: InputFile) -> tuple[list[str], Position, bool]:
+        """Return the names of a file's columns, where its rows begin, and whether a byte order mark comes first."""
+        with Stream(file) as stream:
+            blocks = LineBlocks(stream, Position())
+            records = _Records(blocks, blocks.take(1, 1), self._delimiter)
+            record = next(records.read(), None)
+            if record is None:
+                raise InputError(
+                    f"input file {file.url}: expected a header with the columns' names, found an empty file"
+                )
+            if isinstance(record.fields, Problem):
+                raise InputError(f"input file {file.url} line 1: the header cannot be read: {record.fields.what}")
+            names = record.fields
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if not names or "" in names or twice:
+                found = f"several times {', '.join(map(repr, twice[:8]))}" if twice else "an empty name"
+                raise SchemaError(
+                    f"dataset {self._dataset!r}: {file.url} line 1: expected a header with a different name for each "
+                    f"column, found {found}; put names into the first line"
+                )
+            return names, records.position, blocks.has_bom
+
+
+class _Record:
+    """A record, or why it is none."""
+
+    __slots__ = ("data", "fields", "line")
+
+    def __init__(self, line: int, data: bytes, fields: list[str] | Problem) -> None:
+        self.line, self.data, self.fields = line, data, fields
+
+
+class _Records:
+    """The records of a block, as the `csv` module tells them apart; the last may need more lines than the block has."""
+
+    def __init__(self, blocks: LineBlocks, block: Block | None, delimiter: str) -> None:
+        self._blocks, self._block = blocks, block
+        self._reader = csv.reader(self._lines(), strict=True, delimiter=delimiter)
+        self._record: list[bytes] = []
+        self._record_bytes = 0
+        self.more: list[Block] = []
+        """Lines that were needed beyond the block."""
+        self.position = block.after if block is not None else Position()
+
+    def read(self) -> Iterator[_Record]:
+        """Yield the records."""
+        # The module's own limit is for the whole process; ours is told by `_lines`.
+        csv.field_size_limit(MAX_VALUE_BYTES)
+        line = self._block.line if self._block is not None else 1
+        while True:
+            self._record, self._record_bytes = [], 0
+            fields: list[str] | Problem
+            try:
+                fields = next(self._reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                kind = "truncated" if "unexpected end of data" in str(error) else "broken"
+                fields = Problem(kind, f"expected a record of CSV, found something else: {error}")
+            data = b"".join(self._record)
+            if not data.isascii() and not _is_utf8(data):
+                fields = Problem("encoding", "expected UTF-8, found bytes that are not")
+            yield _Record(line, data, fields)
+            line += len(self._record)
+
+    def _lines(self) -> Iterator[str]:
+        if self._block is None:
+            return
+        lines = (
+            self._block.data.splitlines(keepends=True) if b"\r" not in self._block.data else _split(self._block.data)
+        )
+        for line in lines:
+            yield self._noted(line)
+        # Only a record that is not complete asks for a line beyond the last.
+        while self._record and (more := self._blocks.take(1, 1)) is not None:
+            self.more.append(more)
+            self.position = more.after
+            yield self._noted(more.data)
+
+    def _noted(self, line: bytes) -> str:
+        self._record.append(line)
+        self._record_bytes += len(line)
+        if self._record_bytes > MAX_VALUE_BYTES:
+            raise InputError(
+                f"a record of CSV is longer than {MAX_VALUE_BYTES} bytes; is a quote never closed? It begins with "
+                f"{self._record[0][:60]!r}"
+            )
+        return line.decode("utf-8", "surrogateescape")
+
+
+class _Reading(LineReading):
+    names: list[str]
+    delimiter: str
+
+    def rows(self, block: Block) -> tuple[Block, pa.Table]:
+        table = self._fast(block)
+        if table is not None:
+            return block, table
+        return self.slow(block)
+
+    def slow(self, block: Block) -> tuple[Block, pa.Table]:
+        """Return what `rows` does, record by record."""
+        records = _Records(self.blocks, block, self.delimiter)
+        rows = []
+        width = len(self.names)
+        try:
+            for record in records.read():
+                fields = record.fields
+                if isinstance(fields, Problem):
+                    self.policy.meet(self.file, record.line, fields, record.data)
+                elif len(fields) == width:
+                    rows.append(fields)
+                elif not fields:
+                    self.policy.counts["empty_lines"] += 1
+                else:
+                    problem = Problem("ragged", f"expected {width} fields as in the header, found {len(fields)}")
+                    self.policy.meet(self.file, record.line, problem, record.data)
+        except InputError as error:
+            if self.file.url in str(error):
+                raise
+            raise InputError(f"input file {self.file.url}, after line {block.line}: {error}") from error
+        columns = zip(*rows, strict=True) if rows else [()] * width
+        arrays = dict(zip(self.names, (pa.array(column, pa.string()) for column in columns), strict=True))
+        return self.longer(block, records.more), pa.table([arrays[name] for name in self.schema.names], self.schema)
+
+    def _fast(self, block: Block) -> pa.Table | None:
+        data = block.data
+        if b'"' in data or data.count(b"\r") != data.count(b"\r\n"):
+            return None
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(data),
+                read_options=arrow_csv.ReadOptions(
+                    use_threads=False, block_size=max(len(data) + 1, _HEADER_BYTES), column_names=self.names
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.delimiter, quote_char=False, double_quote=False, escape_char=False
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=self.schema, strings_can_be_null=False, check_utf8=True
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        return table.select(self.schema.names) if table.num_rows == block.lines else None
+
+
+def _split(data: bytes) -> Iterator[bytes]:
+    """Yield lines with their ends, where a carriage return alone ends none."""
+    begin = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin) + 1 or len(data)
+        yield data[begin:end]
+        begin = end
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

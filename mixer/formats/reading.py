@@ -1,0 +1,85 @@
+"""What the formats of lines have in common: a stream, its blocks of lines, and the policy over them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from mixer.formats.base import Piece, Policy, Position
+from mixer.formats.json_types import leaves
+from mixer.formats.lines import Block, LineBlocks
+from mixer.formats.streams import Stream
+from mixer.storage.inputs import InputFile
+
+_LEAF_BYTES = 8
+"""About what a value of a row takes that is null, a number or an empty text."""
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """Return about how many bytes a row takes at least, whatever it holds.
+
+    >>> row_bytes(pa.schema({"a": pa.string(), "b": pa.struct({"c": pa.int64()})}))
+    16
+    """
+    return _LEAF_BYTES * sum(1 for _ in leaves(schema))
+
+
+def most_lines(most_bytes: int, schema: pa.Schema) -> int:
+    """Return how many rows take about `most_bytes` if they are as short as can be.
+
+    >>> most_lines(160, pa.schema({"a": pa.string(), "b": pa.int64()}))
+    10
+    """
+    return max(1, most_bytes // max(1, row_bytes(schema)))
+
+
+class LineReading:
+    """A file of lines that is being read; what its lines become is for its children to say.
+
+    Args:
+        policy: What becomes of bad lines.
+        file: The file.
+        schema: Columns of the rows.
+        at: Where to begin.
+    """
+
+    def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
+        self.policy, self.file, self.schema = policy, file, schema
+        self._stream = Stream(file, at.offset)
+        try:
+            self.blocks = LineBlocks(self._stream, at)
+        except BaseException:
+            self._stream.close()
+            raise
+        if self.blocks.has_bom:
+            self.policy.counts["byte_order_marks"] += 1
+
+    def take(self, most_bytes: int) -> Piece | None:
+        """Return the next rows, of about `most_bytes` bytes; None at the end of the file."""
+        block = self.blocks.take(most_bytes, most_lines(most_bytes, self.schema))
+        if block is None:
+            return None
+        block, table = self.rows(block)
+        bad, counts = self.policy.take()
+        size = max(len(block.data), block.lines * row_bytes(self.schema))
+        return Piece(table, size, block.after, bad, counts)
+
+    @abstractmethod
+    def rows(self, block: Block) -> tuple[Block, pa.Table]:
+        """Return the rows of a block, and the block: with more lines, if its last row goes on in these."""
+
+    def longer(self, block: Block, more: list[Block]) -> Block:
+        """Return a block with those that came after it."""
+        data = b"".join([block.data, *(part.data for part in more)])
+        return Block(data, block.offset, block.line, block.lines + sum(part.lines for part in more))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
