@@ -18,7 +18,20 @@ import torch
 
 Int64s = npt.NDArray[np.int64]
 Ids: TypeAlias = npt.NDArray[np.integer]
-Part: TypeAlias = "Ids | torch.Tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedIds:
+    """Ids in memory that processes of PyTorch can share: the tensor moves to shared memory when it is sent to one."""
+
+    held: torch.Tensor
+    """Their bytes, since not all tensors of unsigned integers can be pickled."""
+    dtype: str
+
+    def array(self) -> Ids:
+        # Taken anew for each use, since a tensor that was sent to a process lies elsewhere from then on.
+        ids: Ids = self.held.numpy().view(self.dtype)
+        return ids
 
 
 class Stream:
@@ -31,7 +44,7 @@ class Stream:
             ValueError: They are no whole numbers of at most 64 bits, or have not one dimension, or one is missing.
         """
         self._parts = [_kept(part) for part in _parts_of(ids)]
-        self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)
+        self._ends = _ends(self._parts)
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -47,7 +60,7 @@ class Stream:
         out = np.empty((len(starts), width), dtype=np.int64)
         first = np.searchsorted(self._ends, starts, side="right")
         last = np.searchsorted(self._ends, starts + width, side="left")
-        begins = self._ends - [len(part) for part in self._parts]
+        begins = np.concatenate([[0], self._ends[:-1]])
         for part in np.unique(first[first == last]).tolist():
             rows = np.flatnonzero((first == part) & (last == part))
             out[rows] = _read(_array(self._parts[part]), starts[rows] - begins[part], width)
@@ -65,7 +78,11 @@ class Stream:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._parts = [part.open() if isinstance(part, _MappedIds) else part for part in state["parts"]]
-        self._ends = np.cumsum([len(part) for part in self._parts], dtype=np.int64)
+        self._ends = _ends(self._parts)
+
+
+def _ends(parts: list[Ids | _SharedIds]) -> Int64s:
+    return np.cumsum([len(_array(part)) for part in parts], dtype=np.int64)
 
 
 def _read(ids: Ids, starts: Int64s, width: int) -> Int64s:
@@ -106,27 +123,6 @@ def _of_arrow(ids: pa.Array) -> Ids:
     return array
 
 
-def _kept(ids: Ids) -> Part:
-    """Return ids so that processes of PyTorch can share them: a tensor moves to shared memory when it is sent."""
-    if _mapped(ids) is None and ids.flags.writeable and ids.dtype.isnative and ids.flags.c_contiguous:
-        return torch.from_numpy(np.asarray(ids))
-    return ids
-
-
-def _array(part: Part) -> Ids:
-    # Taken anew for each use, since a tensor that was sent to a process lies elsewhere from then on.
-    if isinstance(part, torch.Tensor):
-        ids: Ids = part.numpy()
-        return ids
-    return part
-
-
-def _packed(part: Part) -> Part | _MappedIds:
-    if isinstance(part, torch.Tensor):
-        return part
-    return _mapped(part) or np.asarray(part)
-
-
 @dataclass(frozen=True, slots=True)
 class _MappedIds:
     """Where ids lie in a file."""
@@ -144,6 +140,22 @@ class _MappedIds:
         low, high = self.place + min(0, reach), self.place + max(0, reach) + np.dtype(self.dtype).itemsize
         held = np.memmap(self.path, dtype=np.uint8, mode="r", offset=low, shape=(high - low,))
         return np.ndarray((self.number,), self.dtype, held, self.place - low, (self.stride,))
+
+
+def _kept(ids: Ids) -> Ids | _SharedIds:
+    if _mapped(ids) is None and ids.flags.writeable and ids.flags.c_contiguous:
+        return _SharedIds(torch.from_numpy(np.asarray(ids).view(np.uint8)), ids.dtype.str)
+    return ids
+
+
+def _array(part: Ids | _SharedIds) -> Ids:
+    return part.array() if isinstance(part, _SharedIds) else part
+
+
+def _packed(part: Ids | _SharedIds) -> Ids | _SharedIds | _MappedIds:
+    if isinstance(part, _SharedIds):
+        return part
+    return _mapped(part) or np.asarray(part)
 
 
 def _mapped(ids: Ids) -> _MappedIds | None:
