@@ -139,7 +139,7 @@ def items_link(dataset: DatasetConfig, now: Parquet, *, seed: int, fill: bool) -
 
             yield Link(TokensStage(now.name, dataset.window, source, reads), now.watched, "tokens")
         elif dataset.batches is not None:
-            from mixer.preparation.sorting import BatchesStage  # noqa: PLC0415 -- see the top
+            from mixer.preparation.batching import BatchesStage  # noqa: PLC0415 -- see the top
 
             yield Link(BatchesStage(now.name, dataset.batches, source, reads, seed), now.watched, "batches")
 
