@@ -138,6 +138,10 @@ def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
         if config.on_exhausted == "repeat":
             # Nothing comes of an empty dataset, however often it is gone through.
             limit = rows * dataset.max_epochs if dataset.max_epochs is not None else None if rows else 0
+            if "epochs" in inventories[name].facts:
+                # A copy holds so many passes, and a run that is made longer keeps its copy.
+                there = rows * epochs_in(inventories[name])
+                limit = there if limit is None else min(limit, there)
         if dataset.max_rows is not None:
             limit = dataset.max_rows if limit is None else min(limit, dataset.max_rows)
         limits.append(limit)

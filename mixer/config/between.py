@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mixer.config.fields import MixFields
+from mixer.config.fields import DatasetConfig, MixFields
 from mixer.config.values import MAX_RUN_ROWS, MAX_SHARD_ROWS
 from mixer.core.weights import parse_share, weights_of_shares
 
@@ -29,6 +29,35 @@ def between_fields(config: MixFields) -> Iterator[tuple[Place, str]]:
     if config.fork is not None and config.fork.run == config.output:
         yield ("fork", "run"), "that is the output of this mix; a run goes on elsewhere, or is extended where it is"
     yield from _shape(config)
+    yield from _prepared(config)
+    for name, dataset in config.datasets.items():
+        for field, text in _items(dataset):
+            yield ("datasets", name, field), text
+
+
+def _prepared(config: MixFields) -> Iterator[tuple[Place, str]]:
+    """Yield that copies would lie among the shards."""
+    if config.prepared is None:
+        return
+    output, prepared = config.output.rstrip("/"), config.prepared.rstrip("/")
+    if prepared == output or (prepared.startswith(f"{output}/") and not prepared.startswith(f"{output}/.mixer/")):
+        yield ("prepared",), "that is in the output, where readers look for shards; leave it out, or name another place"
+
+
+def _items(dataset: DatasetConfig) -> Iterator[tuple[str, str]]:
+    """Yield each field of a dataset that does not go with how its files are read, or items are made, and why."""
+    if dataset.format is not None:
+        if dataset.on_bad_line is not None and dataset.format == "parquet":
+            yield "on_bad_line", "Parquet has no lines; leave it out"
+        if dataset.document is not None and dataset.format != "text":
+            yield "document", f"only plain text has it, and the format is {dataset.format!r}; leave it out"
+    if dataset.window is not None:
+        if dataset.batches is not None:
+            yield "batches", "windows are all of one length, so none need be kept apart; leave out this or `window`"
+        if dataset.columns is not None:
+            yield "columns", "windows are made of the one column that `window.text` names; leave it out"
+        if dataset.shuffle == "full":
+            yield "shuffle", "windows are shuffled by 'block', which needs no copy; 'full' takes rows or batches"
 
 
 def _length(config: MixFields) -> Iterator[tuple[Place, str]]:
