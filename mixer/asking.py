@@ -8,7 +8,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from mixer.config import DatasetConfig, MixConfig, WeightsBy
-from mixer.core.exhaustion import Phase
+from mixer.core.exhaustion import Phase, resolve
 from mixer.core.fingerprint import JSON
 from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
@@ -148,6 +148,30 @@ def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
     return tuple(limits)
 
 
+def epochs_needed(config: MixConfig, inventories: Mapping[str, Inventory]) -> dict[str, int]:
+    """Return how many passes over each dataset a copy of all its rows in random orders is to hold.
+
+    Those that may be taken at the most, if the config says so by `max_epochs`; so a run can be made longer later on.
+    Else those that the run begins.
+
+    Args:
+        config: What is asked for.
+        inventories: The datasets before they are shuffled, one pass of each.
+
+    Raises:
+        NotEnoughDataError: The datasets have too few items for the run, so that no copy need be made.
+    """
+    names = tuple(config.datasets)
+    sizes = [items_of(dataset, inventories[name]) for name, dataset in config.datasets.items()]
+    phases, limits = phases_of(config, inventories), limits_of(config, inventories)
+    schedule = resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted, sizes=sizes)
+    taken = schedule.offsets_at(schedule.batches)
+    return {
+        name: dataset.max_epochs or max(1, -(-items // max(1, size)))
+        for (name, dataset), size, items in zip(config.datasets.items(), sizes, taken, strict=True)
+    }
+
+
 def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Passes, ...]:
     """Return how each dataset is gone through."""
     return tuple(
@@ -156,6 +180,7 @@ def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
             items_of(dataset, inventories[name]),
             blocks=_blocks(dataset, inventories[name]) if dataset.shuffle == "block" else None,
             seed=config.seed,
+            full=dataset.shuffle == "full",
         )
         for name, dataset in config.datasets.items()
     )

@@ -222,6 +222,8 @@ def _items(dataset: DatasetConfig, inventory: Inventory) -> dict[str, Any]:
 
 def _order(passes: Passes) -> dict[str, Any]:
     """Return what the definition says of the order of a dataset's rows: nothing, if it is as stored."""
+    if passes.full:
+        return {"order": {"shuffle": "full", "seed": passes.seed}}
     if passes.blocks is None:
         return {}
     return {"order": {"shuffle": "block", "seed": passes.seed, "blocks": fingerprint(list(passes.blocks))}}
