@@ -10,6 +10,7 @@ import numpy as np
 
 from mixer.asking import item_bytes, items_of
 from mixer.core.forecast import Memory, Ranks, common_ranks, ending_batches, memory_of, phase_stops
+from mixer.core.passes import Passes
 from mixer.core.plan import Plan
 from mixer.core.reads import NOTHING, Layout, Reads, WindowLayout, reads_of
 from mixer.planning import Planned
@@ -26,6 +27,8 @@ _MERGED_READ_BYTES = 32 << 20
 _REMOTE_BUFFER_BYTES = 4 << 20
 _LOCAL_BUFFER_BYTES = 256 << 10
 """See `mixer.sources.files`: the buffer of each column of a row group that is decoded in pieces."""
+_ORDER_BYTES = 20
+"""Of each row, while the order of all rows is made: random numbers, places, and what sorting them takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ def _memory(planned: Planned, output_bytes: int) -> Memory:
         row = item_bytes(planned.config.datasets[passes.name], inventory)
         row_bytes.append(row * items)
         decoded.append(max(_decoded(entry, limits, len(planned.schema)) for entry in inventory.files))
-        shuffled.append(round(max(passes.blocks) * row) if passes.blocks else 0)
+        shuffled.append(_shuffled_bytes(passes, row, lineage=planned.config.lineage))
     row = Fraction(sum(row_bytes)) / plan.rows
     return memory_of(
         decoded_bytes=decoded,
@@ -220,6 +223,13 @@ def _memory(planned: Planned, output_bytes: int) -> Memory:
         block=round(min(plan.batches_per_row_group * plan.batch_size, plan.rows) * row),
         shard=output_bytes * plan.shard(0).rows // plan.rows,
     )
+
+
+def _shuffled_bytes(passes: Passes, row: Fraction, *, lineage: bool) -> int:
+    """Return half of what shuffling takes: blocks are there twice; of all rows the order is made in 20 bytes each."""
+    if passes.full:
+        return _ORDER_BYTES * passes.size // 2 if lineage else 0
+    return round(max(passes.blocks) * row) if passes.blocks else 0
 
 
 def _decoded(entry: FileEntry, limits: Limits, columns: int) -> int:

@@ -123,6 +123,9 @@ class Lengths:
             return round(self.mean * items)
         if not self.rows:
             return 0
+        if passes.full:
+            # Rows of the copy, which come as they lie.
+            return int(self.tokens[:items].sum())
         whole, rest = divmod(items, self.rows)
         _, rows = passes.rows(items - rest, items)
         return whole * int(self.tokens.sum()) + int(self.tokens[rows].sum())
@@ -151,7 +154,8 @@ def sample_lengths(planned: Planned, column: str) -> dict[str, Lengths | None]:
             continue
         part = _first_files(inventory, _sample_rows(inventory, most))
         seen = _seen(planned, name, view, part, column)
-        found[name] = None if seen is None else _lengths(seen, inventory, most, column)
+        in_batches = planned.config.datasets[name].batches is not None
+        found[name] = None if seen is None else _lengths(seen, inventory, most, column, in_batches=in_batches)
     if all(lengths is None for lengths in found.values()):
         raise ConfigError(f"length_column: no dataset has a column {column!r}; name one that is there, or leave it out")
     return found
@@ -189,24 +193,27 @@ def _seen(planned: Planned, name: str, view: View, part: Inventory, column: str)
         else merge({name: schemas}, lineage=False, views={name: view}).schema
     )
     kind = schema.field(column).type
-    if not (kinds.is_integer(kind) or kinds.is_list(kind)):
+    inner = kind.value_type if planned.config.datasets[name].batches and kinds.is_list(kind) else kind
+    if not (kinds.is_integer(inner) or kinds.is_list(inner)):
         raise ConfigError(
             f"length_column: column {column!r} of dataset {name!r} is {kind}; expected whole numbers, or a list"
         )
     return ParquetSource(name, part, schema, view=view)
 
 
-def _lengths(source: ParquetSource, inventory: Inventory, most: int, column: str) -> Lengths:
+def _lengths(source: ParquetSource, inventory: Inventory, most: int, column: str, *, in_batches: bool) -> Lengths:
     with closing(source):
         stop = min(_sample_rows(inventory, most), source.rows)
-        parts = [np.empty(0, dtype=np.int64), *_read(source, stop, column)]
+        parts = [np.empty(0, dtype=np.int64), *_read(source, stop, column, in_batches=in_batches)]
     return Lengths(np.concatenate(parts), inventory.rows)
 
 
-def _read(source: ParquetSource, stop: int, column: str) -> Iterator[Int64s]:
-    """Yield the lengths of a source's first rows, a part after the other."""
+def _read(source: ParquetSource, stop: int, column: str, *, in_batches: bool) -> Iterator[Int64s]:
+    """Yield the lengths of a source's first rows, a part after the other; of a batch those of its rows together."""
     for start in range(0, stop, _READ_ROWS):
-        values = source.read(start, min(stop, start + _READ_ROWS)).column(column)
+        values = stored = source.read(start, min(stop, start + _READ_ROWS)).column(column)
+        if in_batches:
+            values = pc.list_flatten(stored)
         lengths = values if kinds.is_integer(values.type) else pc.list_value_length(values)
         try:
             tokens = pc.fill_null(lengths, 0).cast(pa.int64()).to_numpy()
@@ -214,4 +221,8 @@ def _read(source: ParquetSource, stop: int, column: str) -> Iterator[Int64s]:
             raise InputError(f"length_column: column {column!r} of dataset {source.name!r}: {error}") from error
         if len(tokens) and int(tokens.min()) < 0:
             raise InputError(f"length_column: column {column!r} of dataset {source.name!r} holds negative numbers")
+        if in_batches:
+            ends = np.cumsum(pc.fill_null(pc.list_value_length(stored), 0).to_numpy())
+            sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(tokens)])[ends]
+            tokens = np.diff(sums, prepend=0)
         yield tokens

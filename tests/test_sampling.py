@@ -21,8 +21,11 @@ def write(path: Path, table: pa.Table, **options: Any) -> str:
     return str(path)
 
 
-def tokens_config(folder: Path, **changes: Any) -> MixConfig:
-    """Return a config over rows of many lengths, told by a list, and by a number that the run does not take."""
+def tokens_config(folder: Path, items: dict[str, Any] | None = None, **changes: Any) -> MixConfig:
+    """Return a config over rows of many lengths, told by a list, and by a number that the run does not take.
+
+    `items` is what the datasets say beside that; if nothing, the rows of one are shuffled in blocks.
+    """
     config_values(folder)
     datasets: dict[str, Any] = {}
     for name, size in {"a": 50, "b": 31}.items():
@@ -30,7 +33,9 @@ def tokens_config(folder: Path, **changes: Any) -> MixConfig:
         table = pa.table({"ids": [list(range(length)) for length in lengths], "count": pa.array(lengths, pa.int16())})
         path = write(folder / f"{name}.parquet", table, row_group_size=9)
         datasets[name] = {"path": path, "weight": 1, "columns": ["ids"]}
-    datasets["b"]["shuffle"] = "block"
+        datasets[name].update(items or {})
+    if items is None:
+        datasets["b"]["shuffle"] = "block"
     values = {"datasets": datasets, "on_exhausted": "repeat", "batch_size": 6, "batches": 30, **changes}
     return mix_config(folder, **values)
 
@@ -49,6 +54,34 @@ def test_tokens_that_are_taken_are_those_of_the_rows_that_come_out(tmp_path: Pat
         assert found is not None
         assert found.complete
         assert found.taken(passes, items) == sum(map(len, rows["ids"].to_pylist()))
+
+
+ITEMS: dict[str, dict[str, Any]] = {
+    "all rows shuffled": {"shuffle": "full"},
+    "batches": {"batches": {"by": "ids", "size": 3, "include_partial": True}},
+    "batches, shuffled": {"batches": {"by": "count", "size": 2}, "shuffle": "full"},
+}
+
+
+@pytest.mark.parametrize("column", ["ids", "count"])
+@pytest.mark.parametrize("items", ITEMS.values(), ids=ITEMS)
+def test_tokens_of_shuffled_rows_and_of_batches_are_counted_as_they_come(
+    tmp_path: Path, items: dict[str, Any], column: str
+) -> None:
+    config = tokens_config(tmp_path, items)
+    building.prepare(config)
+    building.build(config)
+    table = pq.read_table(tmp_path / "out/data")
+    planned = plan(config)
+    taken = planned.plan.schedule.offsets_at(planned.plan.batches)
+    lengths = sample_lengths(planned, column)
+    for passes, count in zip(planned.plan.passes, taken, strict=True):
+        ids = table.filter(pa.compute.equal(table["_dataset"], passes.name))["ids"]
+        inner = pa.compute.list_flatten(ids) if "batches" in items else ids
+        found = lengths[passes.name]
+        assert found is not None
+        assert found.complete
+        assert found.taken(passes, count) == sum(map(len, inner.to_pylist()))
 
 
 def test_a_long_dataset_is_judged_by_its_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
