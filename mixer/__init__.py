@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailableError,
     )
+    from mixer.reading import read
     from mixer.verifying import verify
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "fork",
     "plan",
     "prepare",
+    "read",
     "status",
     "verify",
 ]
@@ -67,6 +69,7 @@ _HOMES = {
     "fork": "mixer.building",
     "plan": "mixer.building",
     "prepare": "mixer.building",
+    "read": "mixer.reading",
     "status": "mixer.building",
     "verify": "mixer.verifying",
 }

@@ -33,6 +33,7 @@ PINNED = [
     "fork",
     "plan",
     "prepare",
+    "read",
     "status",
     "verify",
 ]
@@ -62,7 +63,7 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert not value.__doc__.startswith(f"{name}(")
 
 
-@pytest.mark.parametrize("name", ["build", "plan", "prepare", "status", "verify"])
+@pytest.mark.parametrize("name", ["build", "plan", "prepare", "read", "status", "verify"])
 def test_every_verb_says_what_it_takes_and_gives(name: str) -> None:
     signature = inspect.signature(getattr(mixer, name))
     assert signature.return_annotation is not inspect.Signature.empty
