@@ -31,8 +31,8 @@ NO_DOCUMENT = -1
 
 _CHUNK_BYTES = (1 << 31) - 1
 """What 32-bit offsets can address."""
-_BINARY = {"uint16": np.dtype("<u2"), "int32": np.dtype("<i4")}
-_INT32 = np.dtype("<i4")
+_UINT16: np.dtype[np.integer[Any]] = np.dtype("<u2")
+_INT32: np.dtype[np.integer[Any]] = np.dtype("<i4")
 _LIST = pa.list_(pa.field("element", pa.int32()))
 
 Ids = npt.NDArray[np.integer[Any]]
@@ -65,7 +65,7 @@ def id_bytes(window: WindowConfig) -> int:
     >>> id_bytes(WindowConfig(context_length=8, store_as="uint16", documents=True))
     6
     """
-    dtype = _BINARY.get(window.store_as, _INT32)
+    dtype = _stored(window.store_as)
     return dtype.itemsize + (_INT32.itemsize if window.documents else 0)
 
 
@@ -102,7 +102,7 @@ def check_stored(name: str, window: WindowConfig, facts: Mapping[str, JSON]) -> 
         CorruptionError: The facts are none of a stream.
     """
     greatest = max(vocabulary_in(name, facts) - 1, window.pad_id or 0)
-    most = np.iinfo(_BINARY.get(window.store_as, _INT32)).max
+    most = np.iinfo(_stored(window.store_as)).max
     if greatest > most:
         raise SchemaError(
             f"datasets.{name}.window.store_as: {window.store_as} holds ids up to {most:,}, and there are some up to "
@@ -204,6 +204,10 @@ class WindowSource:
         return windows_of(column, self._windows.context_length, self._windows.stride)
 
 
+def _stored(store_as: str) -> np.dtype[np.integer[Any]]:
+    return _UINT16 if store_as == "uint16" else _INT32
+
+
 def _numbers(column: pa.ChunkedArray) -> Ids:
     chunks = [chunk.to_numpy() for chunk in column.chunks]
     numbers: Ids = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
@@ -212,11 +216,11 @@ def _numbers(column: pa.ChunkedArray) -> Ids:
 
 def _arrow(grid: Ids, store_as: str) -> pa.Array:
     """Return windows of shape ``(windows, T + 1)`` as one array with a value for each."""
-    dtype = _BINARY.get(store_as, _INT32)
+    dtype = _stored(store_as)
     values = np.ascontiguousarray(grid, dtype=dtype)  # copies: windows overlap in the stream
     count, length = values.shape
     if store_as == "list":
-        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(length)
+        offsets = np.arange(count + 1, dtype=np.int32) * length
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)), type=_LIST)
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(length * dtype.itemsize)
+    offsets = np.arange(count + 1, dtype=np.int32) * (length * dtype.itemsize)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values)])

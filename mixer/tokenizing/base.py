@@ -70,7 +70,8 @@ class Encoded:
         [0, 2]
         """
         first, last = self.document_of(start), int(np.searchsorted(self.ends, stop, side="left")) + 1
-        lengths = np.diff(np.clip(self.ends[first:last], start, stop), prepend=start)
+        edges: Int64s = np.concatenate([[start], np.clip(self.ends[first:last], start, stop)])
+        lengths = edges[1:] - edges[:-1]
         return np.repeat(np.arange(first, first + len(lengths)), lengths)
 
 

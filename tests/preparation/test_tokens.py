@@ -18,7 +18,7 @@ from mixer.preparation.tokens import Sizes, TokensStage
 from tests.tokenizing import trained
 
 END = 99
-WORDS = {"tokenizer": f"{trained.__name__}:encode_words", "vocabulary": END, "end_of_text": END}
+WORDS: dict[str, Any] = {"tokenizer": f"{trained.__name__}:encode_words", "vocabulary": END, "end_of_text": END}
 IDS = pa.list_(pa.int64())
 SMALL = Sizes(row_group_ids=7, part_row_groups=3, batch_bytes=40, read_rows=4)
 
@@ -139,10 +139,13 @@ def test_what_decides_the_ids_is_in_the_identity_and_what_decides_the_windows_is
     one = stage_of(texts, **WORDS).identity
     assert canonical_json(one)
     assert stage_of(texts, **WORDS, stride=3, pad_id=5, store_as="uint16", documents=True).identity == one
-    for changes in ({"end_of_text": 98}, {"vocabulary": 120}, {"version": "2"}, {"tokenizer": trained.save(tmp_path)}):
-        fields = {**WORDS, **changes}
-        if "tokenizer" in changes:
-            fields = changes
+    changed: list[dict[str, Any]] = [
+        {**WORDS, "end_of_text": 98},
+        {**WORDS, "vocabulary": 120},
+        {**WORDS, "version": "2"},
+        {"tokenizer": trained.save(tmp_path)},
+    ]
+    for fields in changed:
         assert stage_of(texts, **fields).identity != one
     assert stage_of(texts, Sizes(row_group_ids=8, part_row_groups=3), **WORDS).identity != one
 

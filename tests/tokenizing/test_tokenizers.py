@@ -12,11 +12,13 @@ import tiktoken
 import tiktoken_ext.openai_public as published
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from mixer.config.fields import WindowConfig
 from mixer.errors import ConfigError, InputError
 from mixer.storage import open_store
-from mixer.tokenizing import Encoded, Tokenizer, checked, open_tokenizer
+from mixer.tokenizing import Encoded, checked, open_tokenizer
+from mixer.tokenizing import Tokenizer as Opened
 from mixer.tokenizing.hugging import HuggingTokenizer
 from mixer.tokenizing.pieces import AGREE, Pieces, joined
 from mixer.tokenizing.ranks import ENCODINGS, RanksTokenizer, read_ranks
@@ -30,7 +32,7 @@ def window(**fields: Any) -> WindowConfig:
     return WindowConfig(context_length=8, **fields)
 
 
-def opened(folder: Path, **fields: Any) -> Tokenizer:
+def opened(folder: Path, **fields: Any) -> Opened:
     return open_tokenizer("web", window(tokenizer=trained.save(folder), **fields))
 
 
@@ -45,7 +47,7 @@ def test_texts_become_what_the_library_makes_of_each_alone(tmp_path: Path) -> No
 
 
 def test_a_saved_tokenizer_neither_cuts_texts_nor_fills_them_up(tmp_path: Path) -> None:
-    saved = trained.Tokenizer.from_str(trained.tokenizer_json())
+    saved = Tokenizer.from_str(trained.tokenizer_json())
     assert saved.truncation
     assert saved.padding
     long, short = trained.texts()[0], "if"
@@ -57,7 +59,7 @@ def test_a_saved_tokenizer_neither_cuts_texts_nor_fills_them_up(tmp_path: Path) 
 def test_the_end_of_text_is_found_by_its_name_and_no_text_becomes_it(tmp_path: Path) -> None:
     tokenizer = opened(tmp_path)
     assert tokenizer.end_of_text == trained.end_id()
-    assert trained.Tokenizer.from_str(trained.tokenizer_json()).encode(trained.END).ids[0] == trained.end_id()
+    assert Tokenizer.from_str(trained.tokenizer_json()).encode(trained.END).ids[0] == trained.end_id()
     encoded = tokenizer.encode(ODD)
     assert not (encoded.ids == tokenizer.end_of_text).any()
     assert np.count_nonzero(encoded.closed(tokenizer.end_of_text).ids == tokenizer.end_of_text) == len(ODD)
