@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -177,7 +178,8 @@ def test_sizes_hold_from_their_length_upward_until_the_next() -> None:
 
 
 def test_no_items_make_no_batches() -> None:
-    for none in ([], np.empty(0, dtype=np.int64), np.empty(0)):
+    nothing: list[npt.ArrayLike] = [[], np.empty(0, dtype=np.int64), np.empty(0)]
+    for none in nothing:
         groups = group_by_length(none, 4, include_partial=True, world_size=3)
         batches = groups.batches(1, "web")
         assert (groups.steps, len(batches), batches.order.tolist(), batches.offsets.tolist()) == (0, 0, [], [0])
@@ -196,6 +198,19 @@ def test_names_make_other_orders() -> None:
     groups = group_by_length([1] * 50, 5)
     orders = {tuple(groups.batches(*path).order.tolist()) for path in ((1,), (2,), (1, "web"), (1, "code"), ())}
     assert len(orders) == 5
+
+
+def test_ten_million_items_would_take_less_than_half_a_gigabyte() -> None:
+    count = 500_000
+    items = np.random.default_rng(1).geometric(0.02, count)
+    tracemalloc.start()
+    try:
+        batches = group_by_length(items, 16, include_partial=True).batches(1, "web")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(batches.order) == count
+    assert peak_bytes / count < 45
 
 
 def digest(batches: Batches) -> str:

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from torch import distributed
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from mixer.core.lengths import group_by_length
 from mixer.torch import FixedLengthBatchSampler
+from tests.profiles import sized
 from tests.torch.sequences import Sequences
 
 SOME = [3, 7, 3, 3, 7, 3, 3, 9, 7, 3, 12, 9, 7, 3, 3]
@@ -268,6 +270,29 @@ def test_a_loader_stacks_whole_epochs_and_goes_on_in_the_middle_of_one(workers: 
     assert (
         used(loader(resumed) if workers == 0 else DataLoader(Sequences(SOME), batch_sampler=resumed)) == epochs[2][4:]
     )
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_goes_on_anywhere_in_an_epoch_and_at_its_end(workers: int) -> None:
+    def loader() -> StatefulDataLoader[torch.Tensor]:
+        return StatefulDataLoader(
+            Sequences(SOME),
+            batch_sampler=sampler_of(),
+            num_workers=workers,
+            multiprocessing_context="forkserver" if workers else None,
+        )
+
+    plain = sampler_of()
+    epochs = [list(plain) for _ in range(3)]
+    for stop in sized(short=[3, len(plain)], long=range(len(plain) + 1)):
+        began = loader()
+        assert used(began) == epochs[0]
+        taken = list(itertools.islice(began, stop))
+        resumed = loader()
+        resumed.load_state_dict(began.state_dict())
+        assert [batch[:, 0].tolist() for batch in taken] + used(resumed) == epochs[1]
+        assert used(resumed) == epochs[2]
 
 
 def test_the_loop_may_still_be_in_an_epoch_that_workers_have_finished() -> None:
