@@ -8,6 +8,7 @@ not to be trusted, so that is an error under every policy. Several members one a
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import zlib
 from types import TracebackType
@@ -17,10 +18,12 @@ import pyarrow as pa
 
 from mixer.errors import ChangedError, InputError
 from mixer.formats.kinds import compression_of
-from mixer.storage.inputs import InputFile, open_input
+from mixer.storage.inputs import InputFile, is_remote, open_input
 
 READ_BYTES = 1 << 20
 """How much is asked of a file, or decompressed, at once."""
+REMOTE_BYTES = 4 << 20
+"""How much is asked of a remote file at once."""
 _XZ_MEMORY_BYTES = 1 << 30
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
 _SKIPPABLE_ZSTD = tuple(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16))
@@ -53,6 +56,9 @@ class Stream:
         self.position = 0
         """Decompressed bytes before the next one."""
         self._handle = open_input(file)
+        if is_remote(file.url):
+            # Each read of it is a request; readers of tars and of Arrow ask for some bytes at a time.
+            self._handle = io.BufferedReader(self._handle, REMOTE_BYTES)
         try:
             self._source = self._opened()
             self.skip(offset)

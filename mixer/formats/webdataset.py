@@ -182,7 +182,7 @@ class _Members:
             self._check_end()
             return None
         # Otherwise they pile up.
-        self._tar.members = []
+        self._tar.members = []  # type: ignore[attr-defined]  # left out of the types
         if self._tar.pax_headers.keys() - {"comment"}:
             raise self._damaged("a global header changes all members, which cannot be gone on with from the middle")
         if info.isreg() and not info.issparse() and info.size > MAX_VALUE_BYTES:
