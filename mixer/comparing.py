@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mixer import preparing
 from mixer.building import Existing, look, started
 from mixer.config import MixConfig, load_config
 from mixer.differing import differences, row_differences
-from mixer.errors import ChangedError, NotEnoughDataError
+from mixer.errors import ChangedError, InputError, NotEnoughDataError
 from mixer.extending import Asked, going_on
 from mixer.planning import Planned
 from mixer.shards import DEFAULT_LEVELS
@@ -139,9 +140,32 @@ def _inputs(run: Planned, config: MixConfig) -> tuple[list[str], list[str]]:
             changed.append(str(error))
             continue
         dataset = config.datasets.get(name)
-        if dataset is not None and dataset.path == run.config.datasets[name].path:
+        if dataset is not None and inventory.copy_key is None and dataset.path == run.config.datasets[name].path:
             more += _new_files(name, inventory, find_inputs(dataset.path))
-    return changed, more
+    return changed, [*more, *_prepared_otherwise(run, config)]
+
+
+def _prepared_otherwise(run: Planned, config: MixConfig) -> Iterator[str]:
+    """Yield of which datasets another copy would be made now; the run goes on with the one that it has."""
+    names = [
+        name
+        for name, inventory in run.inventories.items()
+        if inventory.copy_key is not None and config.datasets.get(name) == run.config.datasets[name]
+    ]
+    if not names:
+        return
+    there = config.model_copy(update={"output": run.config.output, "prepared": run.config.prepared, "fork": None})
+    try:
+        keys = {stage.dataset: stage.key for stage in preparing.find(there, {}).stages}
+    except InputError:
+        # They are gone, or not prepared as they are now.
+        keys = {}
+    for name in names:
+        if keys.get(name) != run.inventories[name].copy_key:
+            yield (
+                f"datasets.{name}: what it was prepared from is not there any more, or not as it was; the run goes on "
+                f"with the copy"
+            )
 
 
 def _new_files(name: str, was: Inventory, now: InputListing) -> Iterator[str]:

@@ -96,8 +96,9 @@ class Planned:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of definition and inputs."""
-        return fingerprint({"definition": self.definition, "inputs": self.inputs})
+        """The hash of definition and inputs: the same wherever prepared copies of these lie."""
+        inputs = {name: inventory.identity() for name, inventory in self.inventories.items()}
+        return fingerprint({"definition": self.definition, "inputs": inputs})
 
     @property
     def shard_schema(self) -> pa.Schema:

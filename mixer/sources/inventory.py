@@ -92,6 +92,14 @@ class Inventory:
         # Left out where there are none, so that records of older versions are those of today.
         return {"files": files, "ignored": list(self.ignored), **({"facts": dict(self.facts)} if self.facts else {})}
 
+    def identity(self) -> dict[str, Any]:
+        """Return what tells these inputs from others, as plain values: not where prepared copies lie."""
+        value = self.to_json()
+        if (key := self.copy_key) is not None:
+            for entry in value["files"]:
+                entry["url"] = entry["url"].rpartition(f"{key}/")[2]
+        return value
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Inventory:
         """Return the inventory that `to_json` gave `value` for.
