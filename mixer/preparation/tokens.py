@@ -50,6 +50,9 @@ class Sizes:
     """Rows that are read at once, at the most."""
 
 
+SIZES = Sizes()
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where the stream stands."""
@@ -106,7 +109,7 @@ class TokensStage:
         window: WindowConfig,
         source: Source,
         reads: JSON,
-        sizes: Sizes = Sizes(),
+        sizes: Sizes | None = None,
     ) -> None:
         """Encode the rows of `source`.
 
@@ -115,7 +118,7 @@ class TokensStage:
             window: What encodes them, and which column.
             source: The dataset's rows.
             reads: What tells them apart from others.
-            sizes: How the stream is cut.
+            sizes: How the stream is cut; None for `SIZES`.
 
         Raises:
             ConfigError: The tokenizer cannot be used, or something it needs is not said.
@@ -124,7 +127,7 @@ class TokensStage:
         self.name = name
         self._column = window.text
         self._source = source
-        self._sizes = sizes
+        self._sizes = sizes = SIZES if sizes is None else sizes
         kind = _kind(name, window, source.schema)
         self._tokenizer: Tokenizer | None = None
         if window.tokenizer is not None:
