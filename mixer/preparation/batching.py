@@ -29,7 +29,7 @@ from mixer.errors import CorruptionError, InputError, NotEnoughDataError, Schema
 from mixer.preparation.base import Cursor, Part
 from mixer.preparation.carrying import carried_schema
 from mixer.preparation.cutting import Cuts, cut
-from mixer.preparation.external import Keyed, SortLimits, sorted_rows
+from mixer.preparation.external import Keyed, SortLimits, opened_sorter
 from mixer.preparation.sorting import number_of, pieces
 from mixer.sources.base import Source
 
@@ -227,7 +227,10 @@ class BatchesStage:
         offsets = self._made.offsets
         waiting: list[pa.Table] = []
         first, read = done, int(offsets[done])
-        with closing(sorted_rows(self.name, self.source.schema, self._keyed(read), self.limits)) as found:
+        with (
+            opened_sorter(self.name, self.source.schema, self.limits) as sorter,
+            closing(sorter.sorted(self._keyed(read))) as found,
+        ):
             for piece in found:
                 waiting.append(piece.rows)
                 read += piece.rows.num_rows

@@ -65,7 +65,8 @@ def value_bytes(array: pa.Array) -> Int64s:
         lengths = _filled(pc.list_value_length(array))
         ends = np.cumsum(lengths)
         sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(value_bytes(array.flatten()))])
-        return sums[ends] - sums[ends - lengths] + _LENGTH_BYTES
+        sizes: Int64s = sums[ends] - sums[ends - lengths] + _LENGTH_BYTES
+        return sizes
     if _has_length(kind):
         return _filled(pc.binary_length(array)) + _LENGTH_BYTES
     return np.full(len(array), max(1, kind.bit_width // 8), dtype=np.int64)

@@ -79,44 +79,69 @@ class Keyed:
         return Keyed(self.keys[start:stop], self.places[start:stop], self.rows.slice(start, stop - start))
 
 
-def sorted_rows(
-    name: str, schema: pa.Schema, rows: Iterable[Keyed], limits: SortLimits
-) -> Generator[Keyed, None, None]:
-    """Yield `rows` by key, then by place, bit for bit as they were, some MiB at a time; to be closed.
+@dataclass(frozen=True)
+class Sorter:
+    """A database that sorts rows of one kind, as often as it is asked; for one thread."""
+
+    name: str
+    """The dataset's, for messages."""
+    schema: pa.Schema
+    """The columns of the rows."""
+    limits: SortLimits
+    folder: Path
+    """For what does not fit into memory."""
+    database: Any
+    carried: pa.Schema
+    """The columns as they travel."""
+
+    def sorted(self, rows: Iterable[Keyed]) -> Generator[Keyed, None, None]:
+        """Yield `rows` by key, then by place, bit for bit as they were, some MiB at a time; to be closed.
+
+        Args:
+            rows: In pieces of some MiB; they are taken when the first sorted row is asked for.
+
+        Raises:
+            StoreError: The disk of the scratch folder has too little room, or fails.
+        """
+        with _blaming(self.name, self.limits.scratch), (self.folder / "aside").open("w+b", buffering=0) as aside:
+            feed = _Feed(rows, self.schema, self.carried, self.limits.narrow, aside)
+            try:
+                self.database.register("feed", pa.RecordBatchReader.from_batches(feed.schema, feed.batches()))
+                columns = ", ".join(feed.schema.names)
+                query = f"SELECT {columns} FROM feed ORDER BY sort_key, sort_place"  # noqa: S608 -- names made here
+                for batch in self.database.sql(query).to_arrow_reader(_ROWS_GIVEN):
+                    yield from _given_back(batch, self.schema, self.carried, aside)
+            except (_duckdb(self.name).Error, pa.ArrowException, OSError) as error:
+                if feed.failure is not None:
+                    raise feed.failure from None
+                # Of what is raised while sorted rows are taken only the text is left.
+                if any(kind in str(error) for kind in _NO_ROOM):
+                    raise _no_room(self.name, self.limits.scratch, error) from error
+                raise
+
+
+@contextmanager
+def opened_sorter(name: str, schema: pa.Schema, limits: SortLimits) -> Iterator[Sorter]:
+    """Give a sorter; what it has left on a disk is removed at the end, and what killed ones have left before.
 
     Args:
         name: The dataset's name, for messages.
         schema: The columns of the rows.
-        rows: In pieces of some MiB; they are taken when the first sorted row is asked for.
-        limits: What the sort may take.
+        limits: What a sort may take.
 
     Raises:
         ConfigError: DuckDB is not installed.
         SchemaError: A column's type cannot be carried, see `carried_schema`.
-        StoreError: The disk of the scratch folder has too little room, or fails.
+        StoreError: The scratch folder cannot be used.
     """
     duckdb = _duckdb(name)
     carried = carried_schema(name, schema)
     with (
         _blaming(name, limits.scratch),
         scratch_folder(limits.scratch) as folder,
-        (folder / "aside").open("w+b", buffering=0) as aside,
         closing(_connected(duckdb, folder, limits)) as database,
     ):
-        feed = _Feed(rows, schema, carried, limits.narrow, aside)
-        try:
-            database.register("feed", pa.RecordBatchReader.from_batches(feed.schema, feed.batches()))
-            columns = ", ".join(feed.schema.names)
-            query = f"SELECT {columns} FROM feed ORDER BY sort_key, sort_place"  # noqa: S608 -- names that are made here
-            for batch in database.sql(query).to_arrow_reader(_ROWS_GIVEN):
-                yield from _given_back(batch, schema, carried, aside)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            if feed.failure is not None:
-                raise feed.failure from None
-            # Of what is raised while sorted rows are taken only the text is left.
-            if any(kind in str(error) for kind in _NO_ROOM):
-                raise _no_room(name, limits.scratch, error) from error
-            raise
+        yield Sorter(name, schema, limits, folder, database, carried)
 
 
 def _duckdb(name: str) -> ModuleType:

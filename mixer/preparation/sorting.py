@@ -20,7 +20,7 @@ from mixer.errors import CorruptionError
 from mixer.preparation.base import Cursor, Part
 from mixer.preparation.carrying import carried_schema
 from mixer.preparation.cutting import Cuts, cut
-from mixer.preparation.external import Keyed, SortLimits, sorted_rows
+from mixer.preparation.external import Keyed, SortLimits, opened_sorter
 from mixer.sources.base import Source
 
 _READ_BYTES = 8 << 20
@@ -116,14 +116,15 @@ class FullShuffleStage:
             return
         first, begun = divmod(number_of(after, "rows"), size) if after is not None else (0, 0)
         with_keys = pa.schema([pa.field("", pa.uint64()), pa.field("", pa.int64()), *schema])
-        for epoch in range(first, self.epochs):
-            last = None
-            if after is not None and epoch == first and begun:
-                last = number_of(after, "key"), number_of(after, "place")
-            with closing(sorted_rows(self.name, schema, self._keyed(epoch, last), self.limits)) as found:
-                for piece in found:
-                    columns = [pa.array(piece.keys), pa.array(piece.places), *piece.rows.columns]
-                    yield pa.Table.from_arrays(columns, schema=with_keys)
+        with opened_sorter(self.name, schema, self.limits) as sorter:
+            for epoch in range(first, self.epochs):
+                last = None
+                if after is not None and epoch == first and begun:
+                    last = number_of(after, "key"), number_of(after, "place")
+                with closing(sorter.sorted(self._keyed(epoch, last))) as found:
+                    for piece in found:
+                        columns = [pa.array(piece.keys), pa.array(piece.places), *piece.rows.columns]
+                        yield pa.Table.from_arrays(columns, schema=with_keys)
 
     def _keyed(self, epoch: int, last: tuple[int, int] | None) -> Iterator[Keyed]:
         """Yield the rows of an epoch as they are stored, with their keys: those that come after `last`."""

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from mixer.errors import ConfigError, InputError, SchemaError, StoreError
 from mixer.preparation.cutting import row_bytes
-from mixer.preparation.external import Keyed, SortLimits, sorted_rows
+from mixer.preparation.external import Keyed, SortLimits, opened_sorter
 from tests.preparation.rows import bits, drawn
 
 UTC = "UTC"
@@ -45,8 +46,13 @@ def pieces_of(table: pa.Table, keys: np.ndarray[Any, Any], rows: int) -> Iterato
         yield Keyed(keys[part], np.arange(start, min(start + rows, len(keys))), table.slice(start, rows))
 
 
+def sorted_rows(schema: pa.Schema, rows: Iterable[Keyed], limits: SortLimits) -> Generator[Keyed, None, None]:
+    with opened_sorter("web", schema, limits) as sorter, closing(sorter.sorted(rows)) as found:
+        yield from found
+
+
 def sorted_table(table: pa.Table, keys: np.ndarray[Any, Any], limits: SortLimits, rows: int = 700) -> pa.Table:
-    found = list(sorted_rows("web", table.schema, pieces_of(table, keys, rows), limits))
+    found = list(sorted_rows(table.schema, pieces_of(table, keys, rows), limits))
     assert np.concatenate([piece.keys for piece in found]).tolist() == sorted(keys.tolist())
     return pa.concat_tables([piece.rows for piece in found])
 
@@ -105,9 +111,18 @@ def test_rows_come_by_key_and_then_by_place(tmp_path_factory: pytest.TempPathFac
     )
     table = pa.table({"n": pa.array(range(rows), pa.int64())})
     each = data.draw(st.integers(1, 70))
-    found = sorted_rows("web", table.schema, pieces_of(table, keys, each), limits(tmp_path_factory.getbasetemp()))
+    found = sorted_rows(table.schema, pieces_of(table, keys, each), limits(tmp_path_factory.getbasetemp()))
     numbers = [n for piece in found for n in piece.rows["n"].to_pylist()]
     assert numbers == np.argsort(keys, kind="stable").tolist()
+
+
+def test_one_sorter_sorts_again_and_again(tmp_path: Path) -> None:
+    table = pa.table({"t": [b"x" * 50, b"y", b"z" * 90]})
+    with opened_sorter("web", table.schema, limits(tmp_path, narrow_bytes=40)) as sorter:
+        for order in ([2, 0, 1], [0, 1, 2], [1, 2, 0]):
+            keys = np.argsort(order).astype(np.uint64)
+            found = [value for piece in sorter.sorted(pieces_of(table, keys, 2)) for value in bits(piece.rows["t"])]
+            assert found == [bits(table["t"])[row] for row in order]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +143,7 @@ def test_rows_come_by_key_and_then_by_place(tmp_path_factory: pytest.TempPathFac
 def test_what_cannot_be_carried_is_refused_by_name(tmp_path: Path, kind: pa.DataType) -> None:
     schema = pa.schema({"fine": pa.int8(), "odd": kind})
     with pytest.raises(SchemaError, match="dataset 'web': a sort cannot carry columns of these types: 'odd', "):
-        next(sorted_rows("web", schema, [], limits(tmp_path)))
+        next(sorted_rows(schema, [], limits(tmp_path)))
 
 
 def test_what_goes_wrong_with_the_rows_is_raised_as_it_is(tmp_path: Path) -> None:
@@ -137,15 +152,13 @@ def test_what_goes_wrong_with_the_rows_is_raised_as_it_is(tmp_path: Path) -> Non
         raise InputError("the file is gone")
 
     with pytest.raises(InputError, match=r"^the file is gone$"):
-        list(sorted_rows("web", pa.schema({"n": pa.int64()}), broken(), limits(tmp_path)))
+        list(sorted_rows(pa.schema({"n": pa.int64()}), broken(), limits(tmp_path)))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_sort_that_is_left_early_leaves_nothing(tmp_path: Path) -> None:
     table = pa.table({"n": range(50_000)})
-    found = sorted_rows(
-        "web", table.schema, pieces_of(table, np.arange(50_000, dtype=np.uint64), 999), limits(tmp_path)
-    )
+    found = sorted_rows(table.schema, pieces_of(table, np.arange(50_000, dtype=np.uint64), 999), limits(tmp_path))
     next(found)
     assert len(list(tmp_path.iterdir())) == 1
     found.close()
@@ -154,7 +167,7 @@ def test_a_sort_that_is_left_early_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"dataset 'web': its rows cannot be sorted in .*missing.*TMPDIR"):
-        list(sorted_rows("web", pa.schema({"n": pa.int64()}), [], limits(tmp_path / "missing")))
+        list(sorted_rows(pa.schema({"n": pa.int64()}), [], limits(tmp_path / "missing")))
 
 
 def test_without_duckdb_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,4 +180,4 @@ def test_without_duckdb_the_error_says_what_to_install(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(ConfigError, match=r"DuckDB, which sorts its rows, is not installed.*mixer\[sort\]"):
-        next(sorted_rows("web", pa.schema({"n": pa.int64()}), [], limits(tmp_path)))
+        next(sorted_rows(pa.schema({"n": pa.int64()}), [], limits(tmp_path)))
