@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixer.core.commits import unsealed
+from mixer.core.commits import sealed, unsealed
 from mixer.errors import ChangedError, CorruptionError
 from mixer.preparation import engine, record
 from mixer.preparation.engine import Place, find_copy, inventory_of
@@ -359,4 +359,4 @@ def test_a_record_that_says_something_impossible_is_refused(damage: Callable[[di
     content = unsealed(whole()[f"{KEY}/{log_name(0)}"], "here")
     damage(content)
     with pytest.raises(CorruptionError, match="here: not the record of a part"):
-        record.part_record(record.sealed(content), 0, KEY, "here")
+        record.part_record(sealed(content), 0, KEY, "here")
