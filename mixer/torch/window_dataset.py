@@ -15,6 +15,7 @@ from mixer.core.arguments import whole_number
 from mixer.core.windows import tail_start, window_count
 from mixer.torch.streams import Stream
 
+Int64s = npt.NDArray[np.int64]
 Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 """Inputs and targets."""
 
@@ -96,12 +97,12 @@ class SlidingWindowDataset(Dataset[Pair]):
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return several windows; a `DataLoader` asks for all of a batch at once."""
         numbers = np.array([self._number(index) for index in indices], dtype=np.int64)
-        windows = np.empty((len(numbers), self.context_length + 1), dtype=np.int64)
         whole = numbers < self._whole
-        windows[whole] = self._stream.read(numbers[whole] * self.stride, self.context_length + 1)
+        windows = self._stream.read(numbers[whole] * self.stride, self.context_length + 1)
         inputs, targets = windows[:, :-1].copy(), windows[:, 1:].copy()
         if not whole.all():
-            inputs[~whole], targets[~whole] = self._tail()
+            short_inputs, short_targets = self._tail()
+            inputs, targets = _filled(inputs, whole, short_inputs), _filled(targets, whole, short_targets)
         return list(zip(torch.from_numpy(inputs), torch.from_numpy(targets), strict=True))
 
     def _number(self, index: int) -> int:
@@ -110,7 +111,7 @@ class SlidingWindowDataset(Dataset[Pair]):
             raise IndexError(f"window {number} of {self._length}")
         return number % self._length
 
-    def _tail(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _tail(self) -> tuple[Int64s, Int64s]:
         start = self._whole * self.stride
         held = len(self._stream) - start
         ids = self._stream.read(np.array([start]), held)[0]
@@ -119,3 +120,11 @@ class SlidingWindowDataset(Dataset[Pair]):
         inputs[:held] = ids
         targets[: held - 1] = ids[1:]
         return inputs, targets
+
+
+def _filled(rows: Int64s, places: npt.NDArray[np.bool_], other: Int64s) -> Int64s:
+    """Return the rows at their places, and another one at all places else, shape ``(places, row)``."""
+    filled = np.empty((len(places), rows.shape[1]), dtype=np.int64)
+    filled[places] = rows
+    filled[~places] = other
+    return filled
