@@ -105,8 +105,12 @@ class RanksTokenizer:
             # The library would end the thread at the first text that holds it.
             raise ConfigError(f"{where}.tokenizer: expected a token for each byte, found none for byte {missing}")
         try:
+            # The special token is never looked up; but without any the library looks for one at each character.
             self._encoding: Any = tiktoken.Encoding(
-                "mixer", pat_str=expression, mergeable_ranks=ranks, special_tokens={}
+                "mixer",
+                pat_str=expression,
+                mergeable_ranks=ranks,
+                special_tokens={END_OF_TEXT: self.end_of_text},
             )
         except ValueError as error:
             raise ConfigError(
