@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Policy, Position, Problem, Reading
-from mixer.formats.lines import Block, LineBlocks
+from mixer.formats.lines import Block, LineBlocks, is_utf8
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
 from mixer.formats.reading import LineReading
 from mixer.formats.streams import Stream
@@ -123,7 +123,7 @@ class _Records:
                 kind = "truncated" if "unexpected end of data" in str(error) else "broken"
                 fields = Problem(kind, f"expected a record of CSV, found something else: {error}")
             data = b"".join(self._record)
-            if not data.isascii() and not _is_utf8(data):
+            if not is_utf8(data):
                 fields = Problem("encoding", "expected UTF-8, found bytes that are not")
             yield _Record(line, data, fields)
             line += len(self._record)
@@ -217,11 +217,3 @@ def _split(data: bytes) -> Iterator[bytes]:
         end = data.find(b"\n", begin) + 1 or len(data)
         yield data[begin:end]
         begin = end
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

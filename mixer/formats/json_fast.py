@@ -1,8 +1,8 @@
 """Many lines of JSON at once with pyarrow's reader, where that is sure to give what `json_lines` gives.
 
-pyarrow is told the whole schema, so it guesses nothing. It refuses doubled keys, halves of characters, broken UTF-8 and
-integers beyond the type by itself. What it takes and `json_lines` does not is looked for beforehand: several values in
-one line or one in several, NaN and Infinity, and integers in a column of doubles that these hold only nearly.
+pyarrow is told the whole schema, so it guesses nothing. It refuses doubled keys, halves of characters and integers
+beyond the type by itself. What it takes and `json_lines` does not is looked for beforehand: broken UTF-8, several
+values in one line or one in several, NaN and Infinity, and integers in a column of doubles that these hold only nearly.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyarrow import json as arrow_json
 from pyarrow import types as kinds
 
 from mixer.formats.json_types import leaves
+from mixer.formats.lines import is_utf8
 
 # A byte of a number, of what may stand before or after one, or of anything else.
 _SHAPES = bytes(
@@ -32,7 +33,7 @@ def fast_table(data: bytes, lines: int, schema: pa.Schema) -> pa.Table | None:
         lines: How many they are.
         schema: All columns that the rows may have.
     """
-    if not len(schema) or not _is_safe(data, lines, schema):
+    if not len(schema) or any(_lists_nulls(field.type) for field in schema) or not _is_safe(data, lines, schema):
         return None
     try:
         table = arrow_json.read_json(
@@ -47,11 +48,20 @@ def fast_table(data: bytes, lines: int, schema: pa.Schema) -> pa.Table | None:
     return table if table.num_rows == lines and table.schema.equals(schema) else None
 
 
+def _lists_nulls(kind: pa.DataType) -> bool:
+    """Return whether lists of a type have no element but null, of which pyarrow 26 makes arrays that are too short."""
+    if kinds.is_list(kind):
+        return any(kinds.is_null(leaf) for leaf in leaves(kind))
+    return any(_lists_nulls(kind.field(place).type) for place in range(kind.num_fields))
+
+
 def _is_safe(data: bytes, lines: int, schema: pa.Schema) -> bool:
     # With an object's braces at both ends of each line, and one object for each, no object goes over a line's end:
     # between } and { inside of one there would have to be a comma.
     ends = data.count(b"}\n") + data.count(b"}\r\n") + data.endswith(b"}")
     if not data.startswith(b"{") or ends != lines or data.count(b"\n{") != lines - 1:
+        return False
+    if not is_utf8(data):
         return False
     if not any(kinds.is_floating(leaf) for leaf in leaves(schema)):
         return True

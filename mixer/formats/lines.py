@@ -113,3 +113,18 @@ def check_encoding(stream: Stream, head: bytes) -> None:
         raise InputError(
             f"input file {stream.file.url}: expected UTF-8, found {found}; convert it, as in `iconv -f UTF-16 -t UTF-8`"
         )
+
+
+def is_utf8(data: bytes) -> bool:
+    r"""Return whether all of `data` is UTF-8.
+
+    >>> is_utf8("é".encode()), is_utf8(b"\xff")
+    (True, False)
+    """
+    if data.isascii():
+        return True
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
