@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.order import BlockOrder, blocks_of, full_order, random_order
+from mixer.core.order import BlockOrder, FullOrder, blocks_of, full_order, random_keys, random_order
 
 blocks = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(tuple)
 seeds = st.integers(0, 2**64)
@@ -49,6 +49,29 @@ def test_blocks_are_whole_row_groups_and_hold_all_rows(groups: list[int], block_
     assert all(size >= block_rows for size in sizes[:-1])
     edges = set(np.cumsum(groups).tolist())
     assert set(np.cumsum(sizes, dtype=np.int64).tolist()) <= edges
+
+
+@given(st.integers(0, 200), st.data())
+def test_keys_may_be_drawn_from_anywhere(items: int, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, items))
+    count = data.draw(st.integers(0, items - first))
+    drawn = random_keys(count, 17, "web", first=first)
+    assert drawn.tolist() == random_keys(items, 17, "web")[first : first + count].tolist()
+
+
+@given(st.integers(0, 100), seeds, st.data())
+def test_an_order_of_all_rows_may_be_asked_for_any_positions(rows: int, seed: int, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, rows))
+    stop = data.draw(st.integers(start, rows))
+    keys = random_keys(rows, seed, "web", "all").tolist()
+    expected = sorted(range(rows), key=lambda row: (keys[row], row))
+    assert FullOrder(rows, seed, "web").rows(start, stop).tolist() == expected[start:stop]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 10)])
+def test_positions_outside_of_an_order_of_all_rows_are_refused(start: int, stop: int) -> None:
+    with pytest.raises(ValueError, match="expected 0 <= start <= stop <= 9"):
+        FullOrder(9, 1, "web").rows(start, stop)
 
 
 def digest(order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:

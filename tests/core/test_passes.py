@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mixer.core.order import full_order
 from mixer.core.passes import Passes
 
 blocks = st.lists(st.integers(1, 20), min_size=1, max_size=6).map(tuple)
@@ -18,10 +19,18 @@ def test_every_pass_holds_every_row_once_in_an_order_of_its_own(sizes: tuple[int
         assert sorted(rows[epoch * size : (epoch + 1) * size].tolist()) == list(range(size))
 
 
-@given(blocks, st.booleans(), st.data())
-def test_any_stretch_is_a_slice_of_the_whole(sizes: tuple[int, ...], shuffled: bool, data: st.DataObject) -> None:
+@given(st.integers(1, 60), st.integers(0, 2**32), st.integers(1, 4))
+def test_every_full_pass_holds_every_row_once_in_an_order_of_its_own(size: int, seed: int, epochs: int) -> None:
+    numbers, rows = Passes("web", size, seed=seed, full=True).rows(0, epochs * size)
+    assert numbers.tolist() == [epoch for epoch in range(epochs) for _ in range(size)]
+    orders = [full_order(size, seed + epoch, "web").tolist() for epoch in range(epochs)]
+    assert rows.tolist() == [row for order in orders for row in order]
+
+
+@given(blocks, st.sampled_from(["stored", "block", "full"]), st.data())
+def test_any_stretch_is_a_slice_of_the_whole(sizes: tuple[int, ...], shuffle: str, data: st.DataObject) -> None:
     size = sum(sizes)
-    passes = Passes("web", size, sizes if shuffled else None, 17)
+    passes = Passes("web", size, sizes if shuffle == "block" else None, 17, full=shuffle == "full")
     start = data.draw(st.integers(0, 3 * size))
     stop = data.draw(st.integers(start, 3 * size))
     for part, whole in zip(passes.rows(start, stop), passes.rows(0, 3 * size), strict=True):

@@ -52,3 +52,21 @@ def test_reading_on_decodes_a_shuffled_block_once(source: ParquetSource) -> None
     assert source.row_groups_decoded - before == groups
     assert passes.blocks is not None
     assert len(passes.blocks) > 3
+
+
+@given(st.lists(st.tuples(st.integers(0, ROWS), st.integers(0, 100)), max_size=5))
+def test_of_a_copy_that_holds_passes_each_item_is_read_where_it_lies(
+    source: ParquetSource, reads: list[tuple[int, int]]
+) -> None:
+    """A pass of 46 rows, five times."""
+    taken = PassedSource(source, Passes("web", ROWS // 5, seed=17, full=True))
+    assert taken.rows == 46
+    for start, items in reads:
+        stop = min(start + items, ROWS)
+        assert taken.read(start, stop).column("n").to_pylist() == list(range(start, stop))
+
+
+def test_no_more_passes_are_read_than_a_copy_holds(source: ParquetSource) -> None:
+    taken = PassedSource(source, Passes("web", ROWS // 5, seed=17, full=True))
+    with pytest.raises(ValueError, match=f"expected 0 <= start <= stop <= {ROWS}"):
+        taken.read(ROWS - 1, ROWS + 1)
