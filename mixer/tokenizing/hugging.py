@@ -30,7 +30,7 @@ KNOWN_ENDS = (
 class HuggingTokenizer:
     """A tokenizer of the library `tokenizers`; it encodes on all cores by itself, unless TOKENIZERS_PARALLELISM is off.
 
-    A text longer than a piece is encoded in pieces, since the library takes about 150 bytes of memory for each one of
+    A very long text is encoded in pieces, since the library takes about 150 bytes of memory for each one of
     text; see `mixer.tokenizing.pieces` for why the ids are the same.
     """
 
@@ -82,7 +82,7 @@ class HuggingTokenizer:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the ids of each text."""
-        long = {place for place, text in enumerate(texts) if len(text) > self._pieces.characters}
+        long = {place for place, text in enumerate(texts) if len(text) > self._pieces.longest}
         short = iter(self._ids([text for place, text in enumerate(texts) if place not in long]))
         parts = [self._long(text) if place in long else next(short) for place, text in enumerate(texts)]
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)

@@ -29,9 +29,11 @@ class Pieces:
     [(0, 10), (6, 16), (12, 22), (18, 23)]
     """
 
-    characters: int = 1 << 20
-    """Length of a piece, and of the longest text that is not cut."""
-    shared: int = 1 << 14
+    longest: int = 1 << 20
+    """Characters of the longest text that is not cut."""
+    characters: int = 1 << 18
+    """Length of a piece."""
+    shared: int = 1 << 13
     """Characters that a piece has in common with the next one."""
 
     def places(self, length: int) -> list[tuple[int, int]]:

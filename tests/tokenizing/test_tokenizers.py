@@ -92,7 +92,7 @@ def test_a_tokenizer_may_lie_in_a_bucket(s3_url: str) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=300), st.integers(2, 40))
 def test_a_long_text_in_pieces_is_what_it_is_as_a_whole(text: str, times: int) -> None:
     data = trained.tokenizer_json().encode()
-    pieces = Pieces(characters=2_000, shared=500)
+    pieces = Pieces(longest=2_000, characters=2_000, shared=500)
     tokenizer = HuggingTokenizer(data, end_of_text=None, where=WHERE, pieces=pieces)
     text = (text + trained.texts()[times % 5][: 37 * times]) * times
     assert parted(tokenizer.encode([text, "short"])) == [trained.ids_of(text), trained.ids_of("short")]
@@ -101,7 +101,9 @@ def test_a_long_text_in_pieces_is_what_it_is_as_a_whole(text: str, times: int) -
 @pytest.mark.parametrize("text", [" " * 9_000, "a" * 9_000, "\n" * 9_000, "🙂" * 5_000])
 def test_a_text_that_is_the_same_everywhere_is_not_cut_in_the_wrong_place(text: str) -> None:
     data = trained.tokenizer_json().encode()
-    tokenizer = HuggingTokenizer(data, end_of_text=None, where=WHERE, pieces=Pieces(characters=2_000, shared=500))
+    tokenizer = HuggingTokenizer(
+        data, end_of_text=None, where=WHERE, pieces=Pieces(longest=2_000, characters=2_000, shared=500)
+    )
     assert parted(tokenizer.encode([text])) == [trained.ids_of(text)]
 
 
