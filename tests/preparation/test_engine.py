@@ -236,6 +236,17 @@ def test_records_with_a_gap_are_an_error() -> None:
         make(store)
 
 
+def test_a_record_that_does_not_follow_the_one_before_it_is_an_error() -> None:
+    store = MemoryStore()
+    make(store, should_stop=iter([False, False, True]).__next__)
+    other = MemoryStore()
+    make(other, Numbers(rows=11))
+    # Whole in itself, and of the same number.
+    store.objects[f"{KEY}/{log_name(1)}"] = other.objects[f"{key_of(Numbers(rows=11))}/{log_name(1)}"]
+    with pytest.raises(CorruptionError, match=r"00000001\.json: does not follow the record before it"):
+        make(store)
+
+
 def test_records_of_another_copy_are_an_error() -> None:
     store = MemoryStore()
     make(store, Numbers(rows=11))
@@ -271,6 +282,25 @@ def test_a_file_that_changes_while_it_is_read_leaves_nothing_of_what_it_became(t
     os.utime(path, ns=(int(file.version), int(file.version)))
     engine.make_copy(Place(store), link_of(Numbers(), [file]), should_stop=lambda: False)
     assert store.objects == whole()
+
+
+def test_a_file_that_changes_after_the_last_part_completes_no_copy(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("1")
+    file = stat_input(str(path))
+    assert file is not None
+    store = MemoryStore()
+    told: list[engine.Progress] = []
+
+    def hear(part: engine.Progress) -> None:
+        told.append(part)
+        if part.number == 3:
+            path.write_text("22")
+
+    with pytest.raises(ChangedError, match="while it was being prepared"):
+        engine.make_copy(Place(store), link_of(Numbers(), [file]), on_part=hear, should_stop=lambda: False)
+    assert len(told) == 4
+    assert f"{KEY}/{record.PREPARED_NAME}" not in store.objects
 
 
 def test_a_stage_without_a_row_makes_a_copy_without_a_file() -> None:
