@@ -267,7 +267,8 @@ to 1, set `on_exhausted` to `stop`, `repeat` or `redistribute`, lower the weight
     is_capped = limits[first] != holds[first]
     has = f"it has {holds[first]}"
     if is_capped:
-        has = f"it may give {limits[first]}, by its `max_rows` or `max_epochs` (a pass over it has {holds[first]})"
+        why = "its `max_rows`, its `max_epochs`, or the epochs that its prepared copy holds"
+        has = f"it may give {limits[first]}, by {why} (a pass over it has {holds[first]})"
     policies = "`stop` or `redistribute`" if is_capped else "`stop`, `repeat` or `redistribute`"
     ways = f"set `on_exhausted` to {policies}, {'raise its `max_rows` or `max_epochs`, ' if is_capped else ''}lower"
     lower = f"Lower `batches` to {fit}, {ways}" if fit else f"Lower `batch_size`, {ways}"
