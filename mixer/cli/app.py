@@ -73,7 +73,7 @@ def init(
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="The config to write.")] = "mix.yaml",
     *,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="LOCATION", help="A folder or URL whose Parquet files to mix.")
+        str | None, typer.Option("--from", metavar="LOCATION", help="A folder or URL whose files to mix.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     json: Json = False,

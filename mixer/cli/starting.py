@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,12 +18,18 @@ from mixer.core.allocation import Allocation
 from mixer.core.exhaustion import batches_that_fit
 from mixer.errors import ConfigError, InputError
 
+if TYPE_CHECKING:
+    from mixer.storage.inputs import InputFile
+
 BATCH_SIZE = 512
 NAME_CHARACTERS = 190
 """Longest name that is given, so that a number still fits behind it."""
 _NUMBERS = re.compile(r"[-_.]?\d+(?:-of-\d+)?")
 _GENERIC = {"", "part", "shard", "data", "train", "file", "chunk"}
 """What files of one dataset are called when the name says nothing."""
+_NOTES = (".md", "license.txt", "dataset_info.json", "state.json", "dataset_dict.json", "metadata.json")
+"""Names of files that tell of data."""
+_PACKED = (".gz", ".zst", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,8 @@ class Found:
     name: str
     path: str | list[str]
     files: int
-    rows: int
+    rows: int | None
+    """None if only preparing will tell."""
     bytes: int
 
 
@@ -59,8 +66,9 @@ def _lines(value: Mapping[str, Any]) -> Iterator[str]:
     yield f"Wrote {config}. {edit}, then look at what comes of it: mixer plan {config}"
 
 
-def _amount(files: int, rows: int, nbytes: int) -> str:
-    return f"{wording.plural(rows, 'row')} in {wording.plural(files, 'file')}, {wording.size(nbytes)}"
+def _amount(files: int, rows: int | None, nbytes: int) -> str:
+    told = "rows to be prepared" if rows is None else wording.plural(rows, "row")
+    return f"{told} in {wording.plural(files, 'file')}, {wording.size(nbytes)}"
 
 
 def write_text(path: Path, text: str, *, force: bool) -> None:
@@ -80,11 +88,19 @@ def write_text(path: Path, text: str, *, force: bool) -> None:
 
 
 def _find(source: str) -> list[Found]:
-    """Return the datasets at a location, with what is in each; footers are read, no rows."""
-    from mixer.sources.inventory import take_inventory  # noqa: PLC0415 -- only where data is looked at
+    """Return the datasets at a location, with what is in each; footers are read, no rows.
+
+    Where there is Parquet nothing else is looked for: what lies beside it mostly tells of it.
+    """
+    from mixer.formats.kinds import ALL_SUFFIXES  # noqa: PLC0415 -- only where data is looked at
+    from mixer.sources.inventory import take_inventory  # noqa: PLC0415 -- as above
     from mixer.storage.inputs import find_inputs  # noqa: PLC0415 -- as above
 
-    urls = [file.url for file in find_inputs(source).files]
+    try:
+        urls = [file.url for file in find_inputs(source).files]
+    except InputError:
+        files = find_inputs(source, ALL_SUFFIXES).files
+        return _to_prepare([file for file in files if not file.url.lower().endswith(_NOTES)])
     found = []
     for name, path in group(urls).items():
         inventory, _ = take_inventory(name, path)
@@ -92,6 +108,23 @@ def _find(source: str) -> list[Found]:
             found.append(Found(name, path, len(inventory.files), inventory.rows, inventory.bytes))
     if not found:
         raise InputError(f"input {source!r}: expected rows, found {wording.plural(len(urls), 'file')} without any")
+    return found
+
+
+def _to_prepare(files: Sequence[InputFile]) -> list[Found]:
+    """Return the datasets that files of other formats make; how many rows there are is not known.
+
+    Raises:
+        InputError: There are none, or some lie together that are of several formats.
+    """
+    from mixer.formats.finding import find_rows  # noqa: PLC0415 -- only where data is looked at
+
+    found = []
+    for name, path in group([file.url for file in files]).items() if files else ():
+        _, listing = find_rows(path)
+        found.append(Found(name, path, len(listing.files), None, sum(file.bytes for file in listing.files)))
+    if not found:
+        raise InputError("expected files with rows, found only notes on them; name the data")
     return found
 
 
@@ -132,9 +165,11 @@ def _common_folder(urls: Sequence[str]) -> str:
 def _stem(name: str) -> str:
     """Return a file's name without suffix and numbers.
 
-    >>> _stem("train-00001-of-00096.parquet"), _stem("web.pq"), _stem("2024_03.parquet")
-    ('train', 'web', '')
+    >>> _stem("train-00001-of-00096.parquet"), _stem("web.pq"), _stem("2024_03.parquet"), _stem("books-1.jsonl.zst")
+    ('train', 'web', '', 'books')
     """
+    if name.lower().endswith(_PACKED):
+        name = name.rpartition(".")[0]
     return _NUMBERS.sub("", name.rpartition(".")[0] or name).strip("-_. ")
 
 
@@ -165,8 +200,8 @@ def _free_name(name: str, taken: Mapping[str, object]) -> str:
 def config_text(example: str, found: Sequence[Found]) -> str:
     """Return `example` with the datasets that were found, with equal weights, for as long as all of them last."""
     batch_size = BATCH_SIZE
-    rows = [dataset.rows for dataset in found]
-    while batch_size > 1 and not batches_that_fit(Allocation((1,) * len(found), batch_size), rows):
+    rows = [dataset.rows for dataset in found if dataset.rows is not None]
+    while rows and batch_size > 1 and not batches_that_fit(Allocation((1,) * len(rows), batch_size), rows):
         batch_size //= 2
     general = example[: example.index("\ndatasets:\n")]
     for key, line in (

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mixer import building
 from mixer.cli.starting import group
 from mixer.config import load_config, parse_config
 from mixer.storage.inputs import find_inputs
@@ -106,3 +107,25 @@ def test_every_file_is_in_one_dataset_and_in_no_other(
     for name in names:
         text += f"  {name!r}: {{path: x, weight: 1}}\n"
     assert list(parse_config(text, "mix.yaml").datasets) == list(names)
+
+
+def test_files_that_are_not_parquet_are_proposed_where_there_is_no_parquet(mixer: Mixer, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "web").mkdir(parents=True)
+    (data / "README.md").write_text("# What this is")
+    (data / "web/a.txt").write_text("one\ntwo\n")
+    for number in range(2):
+        (data / f"books-{number}.jsonl").write_text('{"text": "a"}\n' * 600)
+    config = tmp_path / "mix.yaml"
+    answer = mixer("init", str(config), "--from", str(data), "--json")
+    assert answer.code == 0
+    found = {dataset["name"]: (dataset["files"], dataset["rows"]) for dataset in answer.json["datasets"]}
+    assert found == {"books": (2, None), "web": (1, None)}
+    assert "# rows to be prepared in 2 files" in config.read_text()
+    loaded = load_config(config)
+    assert loaded.datasets["books"].path == f"{data}/books-*.jsonl"
+    assert building.prepare(loaded.model_copy(update={"output": str(tmp_path / "out")})).stages[0].rows == 1200
+    # Notes on Parquet are no data.
+    pq.write_table(pa.table({"n": [1]}), data / "code.parquet")
+    again = mixer("init", str(config), "--from", str(data), "--json", "--force")
+    assert [dataset["name"] for dataset in again.json["datasets"]] == ["code"]
