@@ -16,15 +16,13 @@ from pyarrow import types as kinds
 from mixer.errors import ChangedError, InputError, SchemaError
 from mixer.formats.base import Piece, Position, Reading
 from mixer.formats.options import RowsOptions
-from mixer.formats.streams import Stream
+from mixer.formats.streams import READ_BYTES, Stream
 from mixer.storage.inputs import InputFile
 
 _FILE_MAGIC = b"ARROW1"
 _FEATHER_1 = b"FEA1"
 _STREAM_BEGIN = 8
 """Where the stream in an IPC file begins."""
-_ENDS = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
-"""What closes a stream; the shorter one is of files before Arrow 0.15."""
 _KEPT_METADATA = b"huggingface"
 
 
@@ -198,11 +196,11 @@ class _Messages:
 
     def _check_end(self) -> None:
         """Refuse a stream that just ends: it may have been longer."""
-        tail = self._bytes.tail
         rest = b""
-        while piece := self._stream.read(1 << 20):
+        while piece := self._stream.read(READ_BYTES):
             rest = (rest + piece)[-len(_FILE_MAGIC) :]
-        ends_well = rest.endswith(_FILE_MAGIC) if self._is_file else tail.endswith(_ENDS)
+        # A reader that has met the mark does not read on; one that has not found the end of the file.
+        ends_well = rest.endswith(_FILE_MAGIC) if self._is_file else not self._bytes.is_over
         if not ends_well:
             raise InputError(
                 f"input file {self._file.url}: expected the mark that ends Arrow IPC, found none: the file is cut "
@@ -211,13 +209,14 @@ class _Messages:
 
 
 class _Bytes:
-    """A stream as pyarrow reads it, with bytes put before it; remembers the last ones."""
+    """A stream as pyarrow reads it, with bytes put before it."""
 
     closed = False
 
     def __init__(self, stream: Stream) -> None:
         self._stream, self._before = stream, b""
-        self.tail = b""
+        self.is_over = False
+        """Whether there was less than was asked for."""
 
     def again(self, data: bytes) -> None:
         """Let `data` be read next."""
@@ -227,7 +226,7 @@ class _Bytes:
         data, self._before = self._before[:size], self._before[size:]
         if len(data) < size:
             data += self._stream.read(size - len(data))
-        self.tail = (self.tail + data[-_STREAM_BEGIN:])[-_STREAM_BEGIN:]
+        self.is_over |= len(data) < size
         return data
 
     def close(self) -> None:

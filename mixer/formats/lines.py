@@ -12,6 +12,12 @@ from mixer.formats.streams import Stream
 _GROW_BYTES = 1 << 16
 BOM = b"\xef\xbb\xbf"
 _OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\0\0\xfe\xff": "UTF-32"}
+_ZEROS = {
+    (True, False, True, False),
+    (False, True, False, True),
+    (True, False, False, False),
+    (False, False, False, True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,8 @@ def check_encoding(stream: Stream, head: bytes) -> None:
         InputError: It does.
     """
     found = next((name for mark, name in _OTHER_ENCODINGS.items() if head.startswith(mark)), None)
-    # Text that begins with an ASCII character has a zero byte next to it in UTF-16, and nowhere in UTF-8.
-    if found is None and len(head) >= 4 and 0 in head[:2] and head[:4].count(0) in {2, 3}:  # noqa: PLR2004 - as said
+    # Text that begins with ASCII characters has zeros between them in UTF-16 and UTF-32.
+    if found is None and tuple(map(bool, head[:4])) in _ZEROS:
         found = "UTF-16 or UTF-32"
     if found is not None:
         raise InputError(

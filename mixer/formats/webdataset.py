@@ -17,7 +17,7 @@ from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Piece, Policy, Position, Problem, Reading
 from mixer.formats.json_types import MAX_FIELDS
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
-from mixer.formats.streams import Stream
+from mixer.formats.streams import READ_BYTES, Stream
 from mixer.storage.inputs import InputFile
 
 KEY = "__key__"
@@ -227,7 +227,7 @@ class _Members:
         """Refuse an archive that just ends, and one that another follows: `tarfile` is silent about both."""
         if self._bytes.last != bytes(_BLOCK_BYTES):
             raise self._damaged("it has no end where one is expected: it was cut short, or a header is broken")
-        while piece := self._bytes.read(1 << 20):
+        while piece := self._stream.read(READ_BYTES):
             if piece.strip(b"\0"):
                 raise self._damaged("more data follows its end; are these several archives in one file?")
 
