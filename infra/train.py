@@ -66,9 +66,10 @@ def train(asked: argparse.Namespace) -> None:
         logits = model(ids[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call] # PyTorch has none
         optimizer.step()
-        print(f"step {step} loss {loss.item():.4f} {loss.item().hex()}", flush=True)
+        told = float(loss.detach())
+        print(f"step {step} loss {told:.4f} {told.hex()}", flush=True)
         if step % asked.every == 0 or step == asked.steps:
             save(
                 {
