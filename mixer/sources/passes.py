@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from mixer.core.order import BlockOrder
 from mixer.core.passes import Passes, Stretch
+from mixer.mixing import reordered
 from mixer.sources.base import Source
 
 
@@ -69,6 +70,6 @@ class PassedSource:
             # Let go of the last one first.
             self._block = None
             start, stop = order.stored_rows(turn)
-            table = self._source.read(start, stop).take(pa.array(order.inside(turn)))
+            table = reordered(self._source.read(start, stop), order.inside(turn))
             self._block = (epoch, turn, table)
         return self._block[2]
