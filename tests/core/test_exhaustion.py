@@ -265,7 +265,8 @@ def test_a_dataset_that_is_held_back_is_told_with_what_it_holds_and_what_holds_i
     with pytest.raises(NotEnoughDataError) as caught:
         resolve(["web", "code"], phases, [120, 1000], 4, policy="repeat", sizes=[60, 1000])
     for part in (
-        "it may give 120, by its `max_rows`, its `max_epochs`, or the epochs that its prepared copy holds (a pass over it has 60)",
+        "it may give 120, by its `max_rows`, its `max_epochs`, or the epochs that its prepared copy holds",
+        "(a pass over it has 60)",
         "'web' would have to be gone through 4.0 times (240 of 60 items)",
         "raise its `max_rows` or `max_epochs`",
         "set `on_exhausted` to `stop` or `redistribute`",

@@ -50,6 +50,18 @@ def test_what_is_read_is_what_going_through_the_items_touches(
     assert reads_of(layout_of(groups), passes, start, stop) == by_hand(groups, passes, start, stop)
 
 
+@given(GROUPS, st.integers(1, 4), st.data())
+def test_of_a_copy_that_holds_passes_what_is_read_lies_together(
+    groups: list[tuple[int, bool]], epochs: int, data: st.DataObject
+) -> None:
+    size = sum(rows for rows, _ in groups)
+    assume(size and size % epochs == 0)
+    start = data.draw(st.integers(0, size))
+    stop = data.draw(st.integers(start, size))
+    passes = Passes("d", size // epochs, seed=3, full=True)
+    assert reads_of(layout_of(groups), passes, start, stop) == by_hand(groups, Passes("d", size), start, stop)
+
+
 def test_nothing_is_read_for_nothing() -> None:
     assert reads_of(layout_of([(3, False)]), Passes("d", 3), 2, 2) == NOTHING
     assert reads_of(layout_of([(0, False)]), Passes("d", 0), 0, 0) == NOTHING
