@@ -36,6 +36,9 @@ class _Pass:
     finished: bool = False
 
 
+_NO_PASS = _Pass(-1)
+
+
 class FixedLengthBatchSampler(Sampler[list[int]]):
     """Lists of item numbers, each list of one length, for ``DataLoader(..., batch_sampler=...)``.
 
@@ -77,20 +80,18 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
         """Count how many items there are of each length.
 
         Args:
-            data_source: What the items come from; ``len(data_source.dataset[i])`` is the length of item ``i`` unless
-                `lengths` say so. With `lengths` it may be None.
+            data_source: Unless `lengths` are given, ``len(data_source.dataset[i])`` is the length of item ``i``.
             batch_size: Items of a batch.
             include_partial: Whether what is left of a length becomes a smaller batch.
-            rng: The base seed, the same on all ranks: a whole number, or a generator (of NumPy, `random` or torch) of
-                which one is drawn now. None is the seed 0.
+            rng: The base seed, the same on all ranks: a whole number, or a generator (of NumPy, `random` or torch) that
+                one is drawn from now. None is the seed 0.
             maxlen: Leave out items that are longer; None, 0 or less leaves out none.
             length_to_size: Batch sizes by length: each holds from its length upward, until the next; `batch_size`
                 holds below the first.
-            lengths: The lengths (a list, NumPy array, tensor or Arrow array), lists of which they are the lengths (an
-                Arrow array), or the name of a column with either.
-            rank: Which of the `world_size` processes this is; both are those of `torch.distributed` if they are not
-                given, and 0 of 1 without it.
-            world_size: How many processes take batches in step.
+            lengths: Those of all items (a list, NumPy array, tensor or Arrow array), an Arrow array of lists that have
+                them, or the name of a column with either in `data_source`, which may be None otherwise.
+            rank: Which of the processes that take batches in step this is; as `torch.distributed` says if not given.
+            world_size: How many these are.
 
         Raises:
             ValueError: An argument is not what it should be; the message says which.
@@ -107,18 +108,9 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
             maxlen=maxlen,
             world_size=self.world_size,
         )
-        self._options: dict[str, Any] = {
-            "batch_size": int(batch_size),
-            "include_partial": bool(include_partial),
-            "length_to_size": sorted([int(length), int(size)] for length, size in (length_to_size or {}).items()),
-            "maxlen": max(0, int(maxlen or 0)),
-            "world_size": self.world_size,
-        }
-        self._length = self._groups.steps
-        self._report = self._groups.dropped()
-        self._next = _Pass(0)
-        self._loaded = False
-        self._begun: _Pass | None = None
+        self._options = _plain(batch_size, include_partial, maxlen, length_to_size)
+        self._length, self._report = self._groups.steps, self._groups.dropped()
+        self._next, self._loaded, self._begun = _Pass(0), False, _NO_PASS
         self._identity: dict[str, Any] | None = None
         log.info("equal-length batches: %s", self._report)
 
@@ -133,7 +125,7 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
         return self._here().epoch
 
     def _here(self) -> _Pass:
-        return self._next if self._begun is None or self._begun.finished else self._begun
+        return self._next if self._begun is _NO_PASS or self._begun.finished else self._begun
 
     def __len__(self) -> int:
         return self._length
@@ -165,7 +157,7 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
         """
         epoch = whole_number("epoch", epoch, least=0)
         if not (self._loaded and self._next.epoch == epoch):
-            self._next, self._loaded, self._begun = _Pass(epoch), False, None
+            self._next, self._loaded, self._begun = _Pass(epoch), False, _NO_PASS
 
     def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
         """Return what it takes to go on from here: numbers and texts, the same for all ranks.
@@ -180,7 +172,8 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
         here = self._here()
         if batches_done is not None:
             # Workers may have taken the last batch of an epoch long before the loop has used it.
-            here = _Pass((self._begun or here).epoch, whole_number("batches_done", batches_done, least=0))
+            last = here if self._begun is _NO_PASS else self._begun
+            here = _Pass(last.epoch, whole_number("batches_done", batches_done, least=0))
             if here.batches_done > self._length:
                 raise ValueError(
                     f"batches_done: expected at most {self._length}, the batches of an epoch, found {batches_done}"
@@ -215,7 +208,7 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
         if done > self._length:
             raise ValueError(f"state_dict['batches_done']: expected at most {self._length}, found {done}")
         self.base_seed = whole_number("state_dict['base_seed']", state_dict["base_seed"], least=0)
-        self._next, self._loaded, self._begun = _Pass(epoch, done), True, None
+        self._next, self._loaded, self._begun = _Pass(epoch, done), True, _NO_PASS
 
     def _differing(self, state_dict: Mapping[str, Any]) -> list[str]:
         theirs, ours = state_dict["sampler"], self._fingerprint()
@@ -234,4 +227,20 @@ class FixedLengthBatchSampler(Sampler[list[int]]):
             codes = self._groups.codes
             digest.update(np.ascontiguousarray(codes.astype(codes.dtype.newbyteorder("<"), copy=False)).data)
             self._identity = {"lengths": len(codes), "lengths_sha256": digest.hexdigest(), **self._options}
+            self._identity["world_size"] = self.world_size
         return dict(self._identity)
+
+
+def _plain(
+    batch_size: int,
+    include_partial: bool,  # noqa: FBT001 -- as it was passed
+    maxlen: int | None,
+    length_to_size: Mapping[int, int] | None,
+) -> dict[str, Any]:
+    """Return options that were checked, in one spelling for all that mean the same."""
+    return {
+        "batch_size": int(batch_size),
+        "include_partial": bool(include_partial),
+        "maxlen": max(0, int(maxlen or 0)),
+        "length_to_size": sorted([int(length), int(size)] for length, size in (length_to_size or {}).items()),
+    }

@@ -13,6 +13,9 @@ from mixer.core.arguments import whole_number
 Encode: TypeAlias = Callable[[list[str]], Iterable[Sequence[int]]]
 """From all texts to the ids of each."""
 
+_LARGEST = 2**32 - 1
+_WAYS_OUT = "set encode_special_tokens = True on a tokenizer of `tokenizers`, let it add none, or take that text out"
+
 
 def encode_corpus(
     documents: Iterable[str], tokenizer: Any, end_of_text: int, *, at_end: bool = False
@@ -42,6 +45,23 @@ def encode_corpus(
     [97, 98, 0, 0, 99]
     """
     end = whole_number("end_of_text", end_of_text, least=0)
+    if end > _LARGEST:
+        raise ValueError(f"end_of_text: expected less than 2**32, found {end}")
+    texts = _texts(documents)
+    parts = [_ids(ids, number) for number, ids in enumerate(_encoder(tokenizer)(texts))]
+    if len(parts) != len(texts):
+        raise ValueError(f"tokenizer: expected ids for each of {len(texts)} documents, found {len(parts)} lists")
+    if not parts:
+        return np.empty(0, dtype=np.uint16)
+    lengths = np.array([len(part) for part in parts], dtype=np.int64)
+    ids = np.concatenate(parts)
+    _refuse(ids == end, lengths, f"the end-of-text id {end}; {_WAYS_OUT}")
+    _refuse((ids < 0) | (ids > _LARGEST), lengths, "an id that does not fit 32 bits")
+    kind: type[np.uint16 | np.uint32] = np.uint16 if max(end, int(ids.max(initial=0))) < 1 << 16 else np.uint32
+    return np.insert(ids.astype(kind), np.cumsum(lengths)[: None if at_end else -1], end)
+
+
+def _texts(documents: Iterable[str]) -> list[str]:
     if isinstance(documents, str):
         raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
             "documents: expected several texts, found one; put it in a list"
@@ -52,26 +72,7 @@ def encode_corpus(
             raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
                 f"documents: expected texts, found {type(text).__name__} as document {number}"
             )
-    parts = [_ids(ids, number) for number, ids in enumerate(_encoder(tokenizer)(texts))]
-    if len(parts) != len(texts):
-        raise ValueError(f"tokenizer: expected ids for each of {len(texts)} documents, found {len(parts)} lists")
-    if not parts:
-        return np.empty(0, dtype=np.uint16)
-    lengths = np.array([len(part) for part in parts], dtype=np.int64)
-    ids = np.concatenate(parts)
-    _refuse(
-        ids == end,
-        lengths,
-        f"the end-of-text id {end}; set encode_special_tokens = True on a tokenizer of "
-        "`tokenizers`, let it add no special tokens, or take that text out",
-    )
-    _refuse((ids < 0) | (ids >= 1 << 32), lengths, "an id that does not fit 32 bits")
-    stream = np.insert(ids, np.cumsum(lengths)[: None if at_end else -1], end)
-    greatest = max(end, int(stream.max(initial=0)))
-    if greatest >= 1 << 32:
-        raise ValueError(f"end_of_text: expected less than 2**32, found {end}")
-    kind: type[np.uint16 | np.uint32] = np.uint16 if greatest < 1 << 16 else np.uint32
-    return stream.astype(kind)
+    return texts
 
 
 def _encoder(tokenizer: Any) -> Encode:

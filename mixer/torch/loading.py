@@ -83,11 +83,9 @@ def make_dataloader(  # noqa: PLR0913 -- the options of a DataLoader that matter
     One pass over it is that epoch, and each further pass the next one: the order of pass ``k`` is that of a new loader
     for ``epoch + k``, with workers or without. ``loader.sampler.set_epoch(...)`` goes elsewhere.
 
-    Windows come as two tensors of shape ``(B, T)``: inputs and targets.
-
     Args:
         ds: Items by number, such as a `SlidingWindowDataset`.
-        batch_size: B, items of a batch of this process.
+        batch_size: Items of a batch of this process, B: of windows, inputs and targets of shape ``(B, T)``.
         base_seed: A seed from 0; the same on all ranks.
         epoch: The first epoch, from 0.
         drop_last: Whether a last batch of fewer items is left out.
@@ -102,21 +100,9 @@ def make_dataloader(  # noqa: PLR0913 -- the options of a DataLoader that matter
     Raises:
         ValueError: An argument is not what it should be; the message says which.
     """
-    taken = {"sampler", "batch_sampler", "shuffle", "generator"} & set(options)
-    if taken:
-        raise ValueError(
-            f"{', '.join(sorted(taken))}: the order follows from base_seed and epoch; "
-            "for another one, make a DataLoader"
-        )
-    if not isinstance(ds, Sized):
-        raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
-            f"ds: expected a dataset with a length, found {type(ds).__name__}"
-        )
+    items = _items(ds, num_workers, persistent_workers=persistent_workers, options=options)
     batch_size = whole_number("batch_size", batch_size, least=1)
-    num_workers = whole_number("num_workers", num_workers, least=0)
-    if persistent_workers and not num_workers:
-        raise ValueError("persistent_workers: expected num_workers from 1 with it, found num_workers=0")
-    sampler = EpochSampler(len(ds), base_seed, epoch, rank=rank, world_size=world_size)
+    sampler = EpochSampler(items, base_seed, epoch, rank=rank, world_size=world_size)
     return DataLoader(
         ds,
         batch_size,
@@ -128,3 +114,21 @@ def make_dataloader(  # noqa: PLR0913 -- the options of a DataLoader that matter
         persistent_workers=persistent_workers,
         **options,
     )
+
+
+def _items(ds: Any, num_workers: int, *, persistent_workers: bool, options: dict[str, Any]) -> int:
+    """Return how many items there are to load, once the options are found to be right."""
+    taken = {"sampler", "batch_sampler", "shuffle", "generator"} & set(options)
+    if taken:
+        raise ValueError(
+            f"{', '.join(sorted(taken))}: the order follows from base_seed and epoch; "
+            "for another one, make a DataLoader"
+        )
+    if not isinstance(ds, Sized):
+        raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
+            f"ds: expected a dataset with a length, found {type(ds).__name__}"
+        )
+    num_workers = whole_number("num_workers", num_workers, least=0)
+    if persistent_workers and not num_workers:
+        raise ValueError("persistent_workers: expected num_workers from 1 with it, found num_workers=0")
+    return len(ds)

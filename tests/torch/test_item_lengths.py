@@ -97,7 +97,7 @@ def test_a_column_may_be_named(name: str, inside: bool) -> None:
     hugging = datasets.Dataset(table)
     sources = [table, hugging, hugging.with_format("torch"), hugging.select([0, 1, 2, 3, 4])]
     for source in sources:
-        assert item_lengths(Source(source) if inside else source, name).tolist() == LENGTHS  # type: ignore[arg-type] # has items too
+        assert item_lengths(Source(source) if inside else source, name).tolist() == LENGTHS
     assert item_lengths(hugging.select([4, 1]), name).tolist() == [3, 1]
 
 
