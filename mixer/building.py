@@ -75,9 +75,10 @@ def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: Sh
         StoppedError: It was asked to stop; the same call goes on.
     """
     frozen = _frozen(config)
-    if config.prepared is None and preparing.is_needed(config, frozen):
+    files = preparing.find_files_of(config, frozen)
+    if config.prepared is None and preparing.is_needed(config, files):
         refuse_foreign(open_store(config.output))
-    return preparing.prepare(config, frozen, on_part=on_part, should_stop=should_stop)
+    return preparing.prepare(config, frozen, files, on_part=on_part, should_stop=should_stop)
 
 
 def is_to_prepare(config: MixConfig) -> bool:
@@ -87,7 +88,8 @@ def is_to_prepare(config: MixConfig) -> bool:
         MixerError: That cannot be told.
     """
     # Mostly not, and then the output is not looked at.
-    return preparing.is_needed(config, _frozen(config)) and open_store(config.output).stat(commits.RUN_NAME) is None
+    is_needed = preparing.is_needed(config, preparing.find_files_of(config, _frozen(config)))
+    return is_needed and open_store(config.output).stat(commits.RUN_NAME) is None
 
 
 def _frozen(config: MixConfig) -> Mapping[str, Inventory]:
@@ -197,15 +199,16 @@ def _inputs(
     accept_unsafe: bool,  # noqa: FBT001 -- private, and called once
     on_part: OnPart | None,
     should_stop: ShouldStop | None,
-) -> Inputs | None:
-    """Return what a new run reads, prepared; None if nothing has to be, so that planning looks for it."""
+) -> Inputs:
+    """Return what a new run reads, prepared if that is needed."""
     frozen = _frozen(config)
-    if not preparing.is_needed(config, frozen):
-        return None
+    files = preparing.find_files_of(config, frozen)
+    if not preparing.is_needed(config, files):
+        return preparing.find_inputs_of(config, frozen, files)
     # Preparing may take hours, so what the run would be refused for is looked at before.
     refuse_foreign(store)
     fit_to_write(store, accept_unsafe=accept_unsafe)
-    return preparing.make_inputs(config, frozen, on_part=on_part, should_stop=should_stop)
+    return preparing.make_inputs(config, frozen, files, on_part=on_part, should_stop=should_stop)
 
 
 def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> OpenRun:

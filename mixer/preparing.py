@@ -17,7 +17,7 @@ from mixer.config import MixConfig
 from mixer.core.fingerprint import JSON
 from mixer.errors import NotPreparedError, StoppedError
 from mixer.preparation import chain
-from mixer.preparation.chain import Parquet
+from mixer.preparation.chain import Files, Parquet, find_files
 from mixer.preparation.engine import Link, OnPart, Place, ShouldStop, find_copy, make_copy
 from mixer.preparation.record import FOLDER, Copy
 from mixer.sources.inventory import Inventory
@@ -90,18 +90,45 @@ Known = Mapping[str, Inventory]
 """Datasets that are frozen already, with their inventories: nobody looks for their files, or prepares them."""
 
 
+def find_files_of(config: MixConfig, known: Known) -> dict[str, Files]:
+    """Return the files of each dataset that is not known; they are listed where their names do not say the format.
+
+    Raises:
+        ConfigError, InputError, StoreError: As `find_files`.
+    """
+    return {name: find_files(name, dataset) for name, dataset in config.datasets.items() if name not in known}
+
+
+def is_needed(config: MixConfig, files: Mapping[str, Files]) -> bool:
+    """Return whether some dataset of `files` has to be prepared, be it that it is by now."""
+    return any(
+        not found.is_parquet or config.datasets[name].shuffle == "full" or chain.has_items_link(config.datasets[name])
+        for name, found in files.items()
+    )
+
+
 def prepare(
-    config: MixConfig, known: Known, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None
+    config: MixConfig,
+    known: Known,
+    files: Mapping[str, Files],
+    *,
+    on_part: OnPart | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Preparation:
     """Prepare what `config` needs and what is not prepared yet; see `mixer.building.prepare`."""
-    return _Walk(config, known, _maker(on_part, should_stop), with_all=False).inputs().preparation
+    return _Walk(config, known, _maker(on_part, should_stop), with_all=False, files=files).inputs().preparation
 
 
 def make_inputs(
-    config: MixConfig, known: Known, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None
+    config: MixConfig,
+    known: Known,
+    files: Mapping[str, Files],
+    *,
+    on_part: OnPart | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Inputs:
-    """Prepare as `prepare` does, and return what a run of `config` reads."""
-    return _Walk(config, known, _maker(on_part, should_stop), with_all=True).inputs()
+    """Prepare as `prepare` does, and return what a run of `config` reads; `files`: see `find_files_of`."""
+    return _Walk(config, known, _maker(on_part, should_stop), with_all=True, files=files).inputs()
 
 
 def find(config: MixConfig, known: Known) -> Preparation:
@@ -113,29 +140,14 @@ def find(config: MixConfig, known: Known) -> Preparation:
     return _Walk(config, known, _finder(), with_all=False).inputs().preparation
 
 
-def find_inputs_of(config: MixConfig, known: Known) -> Inputs:
-    """Return what a run of `config` reads; nothing is prepared.
+def find_inputs_of(config: MixConfig, known: Known, files: Mapping[str, Files] | None = None) -> Inputs:
+    """Return what a run of `config` reads; nothing is prepared. `files`: if they have been found already.
 
     Raises:
         NotPreparedError: Some of it is not prepared yet.
         ConfigError, InputError, SchemaError, NotEnoughDataError, CorruptionError, StoreError: As `prepare`.
     """
-    return _Walk(config, known, _finder(), with_all=True).inputs()
-
-
-def is_needed(config: MixConfig, known: Known) -> bool:
-    """Return whether some dataset of `config` has to be prepared, be it that it is by now; files may be listed.
-
-    Raises:
-        ConfigError, InputError, StoreError: As `prepare`.
-    """
-    return any(
-        dataset.shuffle == "full"
-        or chain.has_items_link(dataset)
-        or (not chain.is_named_parquet(dataset) and chain.find_files(name, dataset)[0] != "parquet")
-        for name, dataset in config.datasets.items()
-        if name not in known
-    )
+    return _Walk(config, known, _finder(), with_all=True, files=files or {}).inputs()
 
 
 Take = Callable[[Place, Link], tuple[Copy | None, bool]]
@@ -176,6 +188,8 @@ class _Walk:
     take: Take
     with_all: bool
     """Whether also datasets that need no stage are looked at."""
+    files: Mapping[str, Files] = field(default_factory=dict)
+    """Files that have been found already."""
     made: list[Made] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """What is not prepared, in words."""
@@ -223,12 +237,13 @@ class _Walk:
     def _with_items(self, name: str, *, with_all: bool) -> Parquet | None:
         """Return a dataset after all stages but that of order; None if one is missing, or nobody asks for it."""
         dataset = self.config.datasets[name]
-        rows = chain.rows_link(name, dataset)
+        files = self.files.get(name) or find_files(name, dataset)
+        rows = chain.rows_link(name, dataset, files)
         now: Parquet | None
         if rows is not None:
             now = self._taken(Parquet(name, Inventory((), ()), []), rows)
         elif with_all or chain.has_items_link(dataset):
-            now = chain.as_stored(name, dataset)
+            now = chain.as_stored(name, dataset, files)
         else:
             return None
         if now is None or not chain.has_items_link(dataset):

@@ -9,7 +9,7 @@ from mixer.checkup.base import Check, Checks
 from mixer.config import DatasetConfig, MixConfig
 from mixer.errors import MixerError, NotPreparedError
 from mixer.preparation.chain import find_files
-from mixer.preparing import find, is_needed
+from mixer.preparing import find, find_files_of, is_needed
 from mixer.storage.inputs import find_inputs
 
 _LISTERS = 8
@@ -34,7 +34,7 @@ def input_checks(config: MixConfig) -> Iterator[Check]:
 
 def _prepared(config: MixConfig) -> Iterator[Check]:
     """Yield whether what has to be prepared is; nothing for a config, or a fork, of which nothing can be told."""
-    if config.fork is not None or not is_needed(config, {}):
+    if config.fork is not None or not is_needed(config, find_files_of(config, {})):
         return
     try:
         done = find(config, {})
@@ -50,7 +50,6 @@ def _files(named: tuple[str, DatasetConfig]) -> int | str:
     """Return how many files a dataset has, or why that cannot be told."""
     name, dataset = named
     try:
-        _, listing = find_files(name, dataset)
-        return len((listing or find_inputs(dataset.path)).files)
+        return len((find_files(name, dataset).listing or find_inputs(dataset.path)).files)
     except MixerError as error:
         return str(error)

@@ -65,8 +65,22 @@ def is_named_parquet(dataset: DatasetConfig) -> bool:
     return all(path.lower().endswith(SUFFIXES) for path in paths)
 
 
-def find_files(name: str, dataset: DatasetConfig) -> tuple[str, InputListing | None]:
-    """Return the format of a dataset, and its files; None for Parquet, which is listed when its inventory is taken.
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a dataset."""
+
+    format: str
+    listing: InputListing | None
+    """None if nobody had to look at them to tell the format: of Parquet only."""
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether they need not be made into rows."""
+        return self.format == "parquet"
+
+
+def find_files(name: str, dataset: DatasetConfig) -> Files:
+    """Return the format of a dataset, and its files.
 
     Raises:
         ConfigError: The config says of these files what can be said of others only.
@@ -85,32 +99,27 @@ def find_files(name: str, dataset: DatasetConfig) -> tuple[str, InputListing | N
         raise ConfigError(f"datasets.{name}.on_bad_line: its files are Parquet, which has no lines; leave it out")
     if dataset.document is not None and kind != "text":
         raise ConfigError(f"datasets.{name}.document: only plain text has it, and its files are {kind}; leave it out")
-    return kind, None if kind == "parquet" else listing
+    return Files(kind, listing)
 
 
-def rows_link(name: str, dataset: DatasetConfig) -> Link | None:
-    """Return the stage that makes Parquet of a dataset's files; None if they are Parquet.
-
-    Raises:
-        ConfigError, InputError, StoreError: As `find_files`.
-    """
-    kind, listing = find_files(name, dataset)
-    if listing is None:
+def rows_link(name: str, dataset: DatasetConfig, files: Files) -> Link | None:
+    """Return the stage that makes Parquet of a dataset's files; None if they are Parquet."""
+    if files.is_parquet or files.listing is None:
         return None
     from mixer.formats.options import RowsOptions  # noqa: PLC0415 -- see the top
     from mixer.formats.stage import RowsStage  # noqa: PLC0415 -- see the top
 
-    options = RowsOptions(kind, dataset.on_bad_line or "error", dataset.document or "line")
-    return Link(RowsStage(name, listing.files, options), listing.files, "rows")
+    options = RowsOptions(files.format, dataset.on_bad_line or "error", dataset.document or "line")
+    return Link(RowsStage(name, files.listing.files, options), files.listing.files, "rows")
 
 
-def as_stored(name: str, dataset: DatasetConfig) -> Parquet:
+def as_stored(name: str, dataset: DatasetConfig, files: Files) -> Parquet:
     """Return a dataset whose files are Parquet; their footers are read.
 
     Raises:
         InputError, StoreError: As `take_inventory`.
     """
-    inventory, found = take_inventory(name, dataset.path)
+    inventory, found = take_inventory(name, dataset.path, files.listing)
     return Parquet(name, inventory, list(zip([entry.url for entry in inventory.files], found, strict=True)))
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from mixer.core.fingerprint import JSON
 from mixer.errors import ChangedError, CorruptionError, InputError
 from mixer.sources.footers import Footer, read_footer
-from mixer.storage.inputs import InputFile, difference, find_inputs, stat_input
+from mixer.storage.inputs import InputFile, InputListing, difference, find_inputs, stat_input
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -147,17 +147,20 @@ def copy_keys(inventories: Mapping[str, Inventory]) -> set[str]:
     return {key for inventory in inventories.values() if (key := inventory.copy_key) is not None}
 
 
-def take_inventory(name: str, path: str | Sequence[str]) -> tuple[Inventory, tuple[pa.Schema, ...]]:
+def take_inventory(
+    name: str, path: str | Sequence[str], listing: InputListing | None = None
+) -> tuple[Inventory, tuple[pa.Schema, ...]]:
     """Return what dataset `name` at `path` (see `find_inputs`) is made of, and each file's schema as stored.
 
-    Every footer is read, in parallel, once; no rows are. Files without rows are kept.
+    Every footer is read, in parallel, once; no rows are. Files without rows are kept. If the files have been listed
+    already, `listing` says which they are.
 
     Raises:
         InputError: Nothing was found, or files are not usable; all of these are named.
         StoreError: A remote store refused, or did not answer.
     """
     try:
-        listing = find_inputs(path)
+        listing = listing or find_inputs(path)
     except InputError as error:
         raise InputError(f"dataset {name!r}: {error}") from error
     results = _in_threads(lambda file: _footer_or_error(name, file), listing.files)
