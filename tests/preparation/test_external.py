@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
+import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -181,3 +183,43 @@ def test_without_duckdb_the_error_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(ConfigError, match=r"DuckDB, which sorts its rows, is not installed.*mixer\[sort\]"):
         next(sorted_rows(pa.schema({"n": pa.int64()}), [], limits(tmp_path)))
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from mixer.errors import StoreError
+from mixer.preparation.external import Keyed, SortLimits, opened_sorter
+
+# The system lets no file grow beyond this: what a full disk is to those who write.
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+folder, narrow = Path(sys.argv[1]), int(sys.argv[2])
+limits = SortLimits(memory_bytes=24 << 20, scratch=folder, narrow_bytes=narrow)
+rows = 60_000
+keys = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
+table = pa.table({"t": pa.array([b"%08d" % row * 100 for row in range(rows)])})
+pieces = [
+    Keyed(keys[start : start + 1000], np.arange(start, start + 1000), table.slice(start, 1000))
+    for start in range(0, rows, 1000)
+]
+try:
+    with opened_sorter("web", table.schema, limits) as sorter:
+        for piece in sorter.sorted(pieces):
+            pass
+except StoreError as error:
+    print(error)
+    print(len(list(folder.iterdir())))
+"""
+
+
+@pytest.mark.parametrize("narrow", [1, 10_000], ids=["set aside", "through the database"])
+def test_a_full_disk_is_said_clearly_and_nothing_is_left(tmp_path: Path, narrow: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path), str(narrow)], capture_output=True, text=True, check=True
+    )
+    said, left = done.stdout.rsplit("\n", 2)[:2]
+    assert said.startswith(f"dataset 'web': its rows cannot be sorted in {tmp_path}: ")
+    assert "File too large" in said
+    assert "make room, or name another folder with the environment variable TMPDIR" in said
+    assert left == "0"
