@@ -143,6 +143,9 @@ def test_set_epoch_makes_an_epoch_without_those_before_it() -> None:
     assert list(other) == epochs[3]
     other.set_epoch(1)
     assert [list(other), list(other)] == epochs[1:3]
+    next(iter(other))
+    other.set_epoch(other.epoch + 1)
+    assert (other.state_dict()["epoch"], other.state_dict()["batches_done"]) == (4, 0)
     later = sampler_of(rng=7)
     later.set_epoch(1)
     assert list(later) == epochs[3]
