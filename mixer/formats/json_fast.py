@@ -2,7 +2,8 @@
 
 pyarrow is told the whole schema, so it guesses nothing. It refuses doubled keys, halves of characters and integers
 beyond the type by itself. What it takes and `json_lines` does not is looked for beforehand: broken UTF-8, several
-values in one line or one in several, NaN and Infinity, and integers in a column of doubles that these hold only nearly.
+values in one line or one in several, and integers in a column of doubles that these hold only nearly; or afterwards:
+NaN, Infinity, and numbers so great that it has made them that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pyarrow import types as kinds
 
@@ -21,7 +23,6 @@ _SHAPES = bytes(
     ord("0") if byte in b"0123456789" else ord(":") if byte in b":,[]{}- \t\r\n" else ord("x") for byte in range(256)
 )
 _LONG_INTEGER = b":" + b"0" * 16
-_ENDLESS = b"0" * 300
 _MINUS_ZERO = re.compile(rb"-0[,\]}\s]")
 
 
@@ -45,7 +46,9 @@ def fast_table(data: bytes, lines: int, schema: pa.Schema) -> pa.Table | None:
         )
     except (pa.ArrowException, ValueError):
         return None
-    return table if table.num_rows == lines and table.schema.equals(schema) else None
+    if table.num_rows != lines or not table.schema.equals(schema):
+        return None
+    return table if all(_is_finite(chunk) for column in table.columns for chunk in column.chunks) else None
 
 
 def _lists_nulls(kind: pa.DataType) -> bool:
@@ -65,9 +68,16 @@ def _is_safe(data: bytes, lines: int, schema: pa.Schema) -> bool:
         return False
     if not any(kinds.is_floating(leaf) for leaf in leaves(schema)):
         return True
-    if b"NaN" in data or b"Inf" in data:
-        return False
     if b"-0" in data and _MINUS_ZERO.search(data):
         return False
-    shapes = data.translate(_SHAPES)
-    return _LONG_INTEGER not in shapes and _ENDLESS not in shapes
+    return _LONG_INTEGER not in data.translate(_SHAPES)
+
+
+def _is_finite(array: pa.Array) -> bool:
+    """Return whether no number in an array is NaN or infinite: `NaN` as such, or too great for a double."""
+    if kinds.is_floating(array.type):
+        return pc.all(pc.is_finite(array)).as_py() is not False
+    if kinds.is_list(array.type):
+        return _is_finite(array.values)
+    fields = range(array.type.num_fields) if kinds.is_struct(array.type) else ()
+    return all(_is_finite(array.field(place)) for place in fields)

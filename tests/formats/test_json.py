@@ -261,7 +261,7 @@ _ROW = st.fixed_dictionaries({}, optional=_KINDS)
 _DAMAGE = st.sampled_from([
     b"", b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\n", b"\r\n", b"\r", b" ", b"\t", b"\0", b"\xff",
     b"\xef\xbb\xbf", b"}\n{", b"} {", b"}{", b"NaN", b"Infinity", b"-Infinity", b"Inf", b"-0", b"-0.0",
-    b"9007199254740993", b"18446744073709551616", b"1e999", b"1" * 320, b"1" * 320 + b".5", b"\\ud83d", b"\\ude00",
+    b"9007199254740993", b"18446744073709551616", b"1e999", b"e308", b"1" * 320, b"1" * 320 + b".5", b"\\ud83d", b"\\ude00",
     b"\\ud83d\\ude00", b"\\\\ud83d\\ude00", b"\\u0000", b'"t":"again",', b"null", b"true", b"1.0", b"01",
     b"\xed\xa0\x80", b"//",
 ])  # fmt: skip
