@@ -3,8 +3,8 @@
 Closing a handle publishes what was written so far: an exception, a dropped handle or a garbage collection would
 put a truncated object under its final name. So bytes are made first and put in one call, and nothing in the
 package opens anything for writing but the local store, which does it under a temporary name (and opens what it
-replaces to lock it), and the console, which sends to the null device what a reader who has left, or was never there,
-would have got.
+replaces to lock it), what sorts rows, which lays them in a folder that goes when it is done, and the console, which
+sends to the null device what a reader who has left, or was never there, would have got.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 ALLOWED = {
     ROOT / "mixer" / "storage" / "local.py",
     ROOT / "mixer" / "storage" / "regular.py",
+    ROOT / "mixer" / "preparation" / "scratch.py",
     ROOT / "mixer" / "cli" / "console.py",
     ROOT / "mixer" / "cli" / "__init__.py",
 }

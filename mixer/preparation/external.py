@@ -22,7 +22,7 @@ import pyarrow as pa
 from mixer.errors import ConfigError, MixerError, StoreError
 from mixer.preparation.carrying import carried_schema, carry, restore
 from mixer.preparation.cutting import row_bytes
-from mixer.preparation.scratch import scratch_folder
+from mixer.preparation.scratch import scratch_file, scratch_folder
 
 Int64s = npt.NDArray[np.int64]
 
@@ -103,7 +103,7 @@ class Sorter:
         Raises:
             StoreError: The disk of the scratch folder has too little room, or fails.
         """
-        with _blaming(self.name, self.limits.scratch), (self.folder / "aside").open("w+b", buffering=0) as aside:
+        with _blaming(self.name, self.limits.scratch), scratch_file(self.folder, "aside") as aside:
             feed = _Feed(rows, self.schema, self.carried, self.limits.narrow, aside)
             try:
                 self.database.register("feed", pa.RecordBatchReader.from_batches(feed.schema, feed.batches()))

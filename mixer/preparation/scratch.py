@@ -38,6 +38,14 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         lock.close()
 
 
+def scratch_file(folder: Path, name: str) -> IO[bytes]:
+    """Return a new file in a scratch folder, or an old one emptied, to be written and read without a buffer.
+
+    What lies there is no object: nobody reads it but the process that has written it.
+    """
+    return (folder / name).open("w+b", buffering=0)
+
+
 def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
