@@ -261,10 +261,36 @@ _ROW = st.fixed_dictionaries({}, optional=_KINDS)
 _DAMAGE = st.sampled_from([
     b"", b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\n", b"\r\n", b"\r", b" ", b"\t", b"\0", b"\xff",
     b"\xef\xbb\xbf", b"}\n{", b"} {", b"}{", b"NaN", b"Infinity", b"-Infinity", b"Inf", b"-0", b"-0.0",
-    b"9007199254740993", b"18446744073709551616", b"1e999", b"e308", b"1" * 320, b"1" * 320 + b".5", b"\\ud83d", b"\\ude00",
+    b"9007199254740993", b"18446744073709551616", b"1e999",
+    b"e308", b"1" * 320, b"1" * 320 + b".5", b"\\ud83d", b"\\ude00",
     b"\\ud83d\\ude00", b"\\\\ud83d\\ude00", b"\\u0000", b'"t":"again",', b"null", b"true", b"1.0", b"01",
     b"\xed\xa0\x80", b"//",
 ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b'{"a":"1"} {"a":"2"}\n{"a":\n"3"}\n', pa.string()),
+        (b'{"a":"1"}{"a":"2"}\n\n', pa.string()),
+        (b'\xef\xbb\xbf{"a":"1"}\n', pa.string()),
+        (b'{"a":"\xff"}\n', pa.string()),
+        (b'{"a":9007199254740993}\n', pa.float64()),
+        (b'{"a":-0}\n', pa.float64()),
+        (b'{"a":NaN}\n', pa.float64()),
+        (b'{"a":17976931347313718e+308}\n', pa.float64()),
+        (b'{"a":[null,null]}\n', pa.list_(pa.field("element", pa.null()))),
+    ],
+)
+def test_what_pyarrow_takes_in_another_way_is_left_to_the_slow_way(data: bytes, kind: pa.DataType) -> None:
+    assert fast_table(data, data.count(b"\n"), pa.schema({"a": kind})) is None
+
+
+@pytest.mark.parametrize("row", [b'{"a":"\xc3\xa9"}', b'{"a":null}\r', b'{"a":"NaN","f":0.12345678901234567}', b"{}"])
+def test_what_is_in_no_doubt_goes_the_fast_way(row: bytes) -> None:
+    for data in (row + b"\n", row + b"\n" + row + b"\n", row + b"\n" + row.strip()):
+        schema = pa.schema({"a": pa.string(), "f": pa.float64()})
+        assert fast_table(data, data.count(b"\n") + (not data.endswith(b"\n")), schema) is not None
 
 
 def slow(data: bytes, schema: pa.Schema) -> tuple[list[str], Counter[str]] | None:
