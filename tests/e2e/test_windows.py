@@ -14,6 +14,8 @@ import pytest
 
 from mixer import building
 from mixer.asking import items_of
+from mixer.cli.plan_remarks import remarks
+from mixer.cli.plan_value import plan_value
 from mixer.config import MixConfig, config_from
 from mixer.core.fingerprint import sha256_hex
 from mixer.core.windows import tail_start, window_count
@@ -21,6 +23,7 @@ from mixer.errors import SchemaError
 from mixer.forecasting import forecast
 from mixer.planning import plan, read_run_file, run_file
 from mixer.preparation.tokens import Sizes
+from mixer.previewing import preview
 from mixer.sampling import sample_lengths
 from mixer.sources.inventory import FileEntry, Inventory
 from mixer.storage import LocalStore, Store
@@ -190,7 +193,15 @@ def test_what_windows_are_is_part_of_the_run_and_how_they_were_made_is_not(tmp_p
     building.prepare(config)
     planned = plan(config)
     told = planned.definition["datasets"][0]
-    assert told["window"]["end_of_text"] == trained.end_id()
+    assert told["window"] == {
+        "context_length": CONTEXT["web"],
+        "stride": STRIDE["web"],
+        "pad_id": PAD,
+        "store_as": "list",
+        "documents": False,
+        "end_of_text": trained.end_id(),
+        "ids": planned.inventories["web"].rows,
+    }
     assert told["rows"] == len(by_hand("web", padded=True))
     assert read_run_file(run_file(planned), config.output, "run.json").run == planned.run
     for changes in ({"stride": 47}, {"pad_id": 4}, {"pad_id": None}, {"documents": True}, {"store_as": "int32"}):
@@ -219,6 +230,10 @@ def test_the_plan_counts_windows_and_their_tokens(tmp_path: Path) -> None:
     ahead = forecast(planned)
     groups = sum(len(entry.row_group_rows) for entry in planned.inventories["code"].files)
     assert ahead.datasets[1].reads.row_groups == groups
+    value = plan_value(preview(config), lengths=lengths, length_column="input_ids")
+    assert value["datasets"][1]["stream"]["ids"] == planned.inventories["code"].rows
+    said = "\n".join(remarks(value, None))
+    assert f"code: {planned.inventories['code'].rows:,} ids of {len(TEXTS['code'])} documents, each closed by" in said
     # Windows that overlap take each id as often as they hold it.
     assert 4 < ahead.datasets[1].output_bytes / ahead.datasets[1].used_bytes < 5
 

@@ -116,6 +116,9 @@ def test_pieces_are_joined_where_they_agree_and_nowhere_else() -> None:
     assert [*done[0].tolist(), *rest[0].tolist()] == list(range(600))
     assert AGREE <= len(done[0]) - 200 <= 200 - AGREE
     assert joined(first, (second[0] + 1, second[1]), []) is None
+    # One token in the middle that differs, or stands elsewhere, is too near to any other.
+    assert joined(first, (np.where(second[0] == 300, 7, second[0]), second[1]), []) is None
+    assert joined(first, (second[0], np.where(second[1] == 300, 299, second[1])), []) is None
     assert joined(first, (second[0], second[1] + 1000), []) is None
 
 
