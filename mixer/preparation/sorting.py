@@ -26,7 +26,8 @@ from mixer.sources.base import Source
 _READ_BYTES = 8 << 20
 """About how much is read of a source at once."""
 _FIRST_READ_ROWS = 256
-_MOST_READ_ROWS = 65_536
+_MOST_READ_ROWS = 2048
+"""Few, as the next rows may be far wider than the last ones."""
 
 
 def pieces(source: Source) -> Iterator[tuple[int, pa.Table]]:

@@ -110,7 +110,10 @@ def test_items_are_whole_batches_of_one_length(tmp_path: Path, data: st.DataObje
 
 def test_weights_count_batches_and_not_rows(tmp_path: Path) -> None:
     paths = write_inputs(tmp_path, {"web": [3] * 300, "code": [2] * 300})
-    asked = {"web": {"batches": {"by": "ids", "size": 7}, "weight": 2}, "code": {"batches": {"by": "n", "size": 1}}}
+    asked: dict[str, dict[str, Any]] = {
+        "web": {"batches": {"by": "ids", "size": 7}, "weight": 2},
+        "code": {"batches": {"by": "n", "size": 1}},
+    }
     config = config_of(tmp_path, paths, asked, batches=10)
     building.build(config)
     table = pq.read_table(tmp_path / "out/data")

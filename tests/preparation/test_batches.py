@@ -31,7 +31,7 @@ from tests.profiles import sized
 SMALL = Cuts(row_group_bytes=700, row_group_rows=4, part_bytes=1500)
 
 lengths_of_rows = st.lists(st.integers(0, 6), min_size=1, max_size=60)
-asked_of_batches = st.builds(
+asked_of_batches: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     size=st.integers(1, 5),
     sizes=st.dictionaries(st.integers(0, 7), st.integers(1, 4), max_size=3),
