@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from mixer import asking
 from mixer.config import MixConfig
 from mixer.core.fingerprint import JSON
-from mixer.errors import NotPreparedError, StoppedError
+from mixer.errors import NotPreparedError, OutputError, StoppedError
 from mixer.preparation import chain
 from mixer.preparation.chain import Files, Parquet, find_files
 from mixer.preparation.engine import Link, OnPart, Place, ShouldStop, find_copy, make_copy
@@ -82,7 +82,10 @@ def place_of(config: MixConfig) -> Place:
         OutputError: No store can be opened there.
     """
     if config.prepared is not None:
-        return Place(open_store(config.prepared))
+        try:
+            return Place(open_store(config.prepared))
+        except OutputError as error:
+            raise OutputError(f"prepared: {error}") from error
     return Place(open_store(config.output), FOLDER)
 
 

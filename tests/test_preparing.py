@@ -280,6 +280,14 @@ def test_nothing_is_prepared_in_an_output_that_holds_something_else(tmp_path: Pa
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
 
 
+def test_a_place_that_cannot_be_one_is_told_as_such_and_only_where_it_is_needed(tmp_path: Path) -> None:
+    config = config_of(tmp_path, prepared="ftp://host/copies")
+    for verb in (mixer.prepare, mixer.plan, mixer.build):
+        with pytest.raises(OutputError, match=r"prepared: output 'ftp://host/copies'"):
+            verb(config)
+    assert mixer.prepare(config.model_copy(update={"datasets": {"code": config.datasets["code"]}})).stages == ()
+
+
 def test_readers_of_the_output_do_not_see_the_parts(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     mixer.build(config)
