@@ -77,24 +77,17 @@ class OpenShard:
             CorruptionError: It is damaged.
             StoreError: It cannot be read.
         """
-        try:
-            return self._decoded(group, columns)
-        except MixerError:
-            raise
-        except _UNREADABLE as error:
-            if self.data is None:
-                # A range has no checksum on its way from S3: before it is called damaged, it is read once more.
+        # As with the footer: ranges are read once more before they are called damaged.
+        for is_last in (self.data is not None, True):
+            try:
+                return self._decoded(group, columns)
+            except MixerError:
+                raise
+            except _UNREADABLE as error:
+                if is_last:
+                    raise _unreadable(self.where, error) from error
                 log.warning("reading once more path=%s row_group=%d error=%s", self.where, group, error)
-                return self._decoded_at_last(group, columns)
-            raise _unreadable(self.where, error) from error
-
-    def _decoded_at_last(self, group: int, columns: Sequence[str]) -> pa.Table:
-        try:
-            return self._decoded(group, columns)
-        except MixerError:
-            raise
-        except _UNREADABLE as error:
-            raise _unreadable(self.where, error) from error
+        raise AssertionError("the last try ends otherwise")
 
     def _decoded(self, group: int, columns: Sequence[str]) -> pa.Table:
         # A reader of its own for each: one keeps the place where it is.
@@ -125,20 +118,22 @@ def open_shard(store: Store, commit: Commit, expected: Expected, *, whole: bool)
     check_length(store, commit, remedy=_REMEDY)
     where = f"{store.url}/{commit.path}"
     data = _whole(store, commit, where) if whole and commit.bytes <= WHOLE_BYTES_MAX else None
-    try:
-        footer, schema = _footer(store, commit, data)
-        problem = _problem(footer, schema, commit, expected)
-        if problem is not None and data is None:
-            # As above: it may have been hurt on its way.
+    # A range has no checksum on its way from S3: before it is called damaged, it is read once more.
+    for is_last in (data is not None, True):
+        try:
             footer, schema = _footer(store, commit, data)
             problem = _problem(footer, schema, commit, expected)
-    except MixerError:
-        raise
-    except _UNREADABLE as error:
-        raise _unreadable(where, error) from error
-    if problem is not None:
-        raise CorruptionError(f"{where}: {problem}; {_REMEDY}")
-    return OpenShard(store, commit, footer, data)
+        except MixerError:
+            raise
+        except _UNREADABLE as error:
+            if is_last:
+                raise _unreadable(where, error) from error
+            continue
+        if problem is None:
+            return OpenShard(store, commit, footer, data)
+        if is_last:
+            break
+    raise CorruptionError(f"{where}: {problem}; {_REMEDY}")
 
 
 def _whole(store: Store, commit: Commit, where: str) -> bytes:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_results_come_in_the_order_of_the_tasks(threads: int) -> None:
         time.sleep(0.02 * (number % 3 == 0))
         return number, 1
 
-    tasks = (Task(1, lambda number=number: slow_first(number)) for number in range(20))
+    tasks = (Task(1, partial(slow_first, number)) for number in range(20))
     found = list(ahead(tasks, bytes_max=6, threads=threads, stopping=threading.Event()))
     assert found == list(range(20))
     assert_no_readers()
@@ -72,7 +73,7 @@ def test_what_results_take_counts_and_not_what_was_expected() -> None:
         begun.append(number)
         return number, 100
 
-    tasks = (Task(1, lambda number=number: large(number)) for number in range(9))
+    tasks = (Task(1, partial(large, number)) for number in range(9))
     results = ahead(tasks, bytes_max=99, threads=1, stopping=threading.Event())
     next(results)
     assert settled(begun) == [0]
@@ -91,7 +92,7 @@ def test_an_error_comes_where_its_result_would_have_come_and_ends_the_threads() 
         return number, 1
 
     results = ahead(
-        (Task(1, lambda number=number: failing(number)) for number in range(9)),
+        (Task(1, partial(failing, number)) for number in range(9)),
         bytes_max=99,
         threads=2,
         stopping=threading.Event(),

@@ -22,11 +22,11 @@ from mixer.core.serving import Part, Turn
 from mixer.errors import ChangedError, ConfigError
 from mixer.readable import THREADS, Ahead, Following, Piece, look
 from mixer.reading import checked
-from mixer.torch.batch_tensors import Column, Options, Value, column_of
+from mixer.torch.batch_tensors import Column, Options, column_of
 from mixer.torch.seeds import rank_and_world_size
 
-Batch = dict[str, Value]
-"""What a batch has of each column."""
+Batch = dict[str, Any]
+"""What a batch has of each column: a `mixer.torch.batch_tensors.Value`."""
 State = dict[str, Any]
 
 

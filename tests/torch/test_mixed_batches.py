@@ -299,11 +299,12 @@ def test_options_for_columns_that_cannot_have_them_are_refused_at_once(
 
 def test_what_no_tensor_can_hold_is_refused_with_its_column(tmp_path: Path) -> None:
     output = rich_run(tmp_path, gap=pa.array([1, None] * 4), gaps=pa.array([[1], [None]] * 4))
-    for columns, options, expected in (
-        (["mixed"], {}, "column 'mixed': its lists have from 0 to 1 elements within a batch"),
-        (["gap"], {}, "column 'gap': has nulls, which a tensor cannot hold"),
-        (["gaps"], {}, "column 'gaps': has nulls"),
-        (["windows"], {"binary": {"windows": "uint64"}}, "column 'windows': expected numbers of 8 bytes"),
-    ):
+    refusals: dict[str, tuple[dict[str, str], str]] = {
+        "mixed": ({}, "column 'mixed': its lists have from 0 to 1 elements within a batch"),
+        "gap": ({}, "column 'gap': has nulls, which a tensor cannot hold"),
+        "gaps": ({}, "column 'gaps': has nulls"),
+        "windows": ({"windows": "uint64"}, "column 'windows': expected numbers of 8 bytes"),
+    }
+    for column, (binary, expected) in refusals.items():
         with pytest.raises(ConfigError, match=expected):
-            next(iter(MixedBatches(output, columns=columns, **options)))
+            next(iter(MixedBatches(output, columns=[column], binary=binary)))
