@@ -53,7 +53,7 @@ class ArrowFiles:
             raise SchemaError(f"dataset {self._dataset!r}: expected files with columns, found none")
         return first
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         return _Reading(file, schema, at)
 
     def _plain_schema(self, schema: pa.Schema, file: InputFile) -> pa.Schema:

@@ -117,6 +117,6 @@ class RowFormat(Protocol):
         """
         ...
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         """Return the rows of a file from a position on, which an earlier piece of the same file ended in."""
         ...

@@ -54,7 +54,7 @@ class Delimited:
             raise SchemaError(f"dataset {self._dataset!r}: expected files with a header, found no file")
         return pa.schema([pa.field(name, pa.string()) for name in first])
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         names, rows_at, has_bom = self._header(file)
         policy = Policy(self._dataset, self._options)
         if has_bom and not at.offset:

@@ -94,7 +94,7 @@ def _fitted_object(value: dict[str, Any], kind: pa.DataType, path: str) -> dict[
         place = kind.get_field_index(name)
         if place < 0:
             raise TypeError(f"column {path!r}: found the unknown key {name!r}")
-        found[name] = fitted(inner, kind.field(place).type, f"{path}.{name}")
+        found[name] = fitted(inner, kind.field(place).type, f"{path}.{name}" if path else name)
     return found
 
 

@@ -45,7 +45,7 @@ class JsonLines:
                     rows.learn(block, learner)
         return learner.finished()
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         return _Reading(Policy(self._dataset, self._options), file, schema, at)
 
 

@@ -82,7 +82,7 @@ class RowsStage:
         """
         cutter = cutter_after(after, schema, self._part_bytes, self._row_group_bytes)
         while cutter.file < len(self._files):
-            with self._format.open(self._files[cutter.file], schema, cutter.position) as reading:
+            with self._format.begin(self._files[cutter.file], schema, cutter.position) as reading:
                 while (piece := reading.take(cutter.wanted_bytes)) is not None:
                     cutter.add(piece)
                     if cutter.is_full:

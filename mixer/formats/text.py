@@ -40,7 +40,7 @@ class PlainText:
         """Return the one column; no file is read."""
         return SCHEMA
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         policy = Policy(self._dataset, self._options)
         if self._options.document == "file":
             return _WholeFile(policy, file, at)

@@ -55,7 +55,7 @@ class WebDataset:
         kinds = {ending: pa.string() if ending in TEXT_ENDINGS else pa.binary() for ending in endings}
         return pa.schema({KEY: pa.string(), **kinds})
 
-    def open(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
+    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         return _Reading(Policy(self._dataset, self._options), file, schema, at)
 
 

@@ -198,7 +198,8 @@ def _find(entry: str, suffixes: tuple[str, ...]) -> InputListing:
         return where
     ignored = ", ".join(where.ignored[:_SHOWN_IGNORED]) + (", ..." if len(where.ignored) > _SHOWN_IGNORED else "")
     found = f"only what is ignored ({len(where.ignored)}): {ignored}" if where.ignored else "nothing"
-    endings = " or ".join(f"*{suffix}" for suffix in suffixes)
+    # The compressed ones go without saying.
+    endings = " or ".join(f"*{suffix}" for suffix in suffixes if suffix.count(".") == 1)
     raise InputError(
         f"input {entry!r}: expected a file, a folder with files named {endings}, or a pattern that matches some; "
         f"found {found}; check the path"

@@ -75,7 +75,7 @@ def test_the_fast_way_gives_what_the_slow_way_gives_or_leaves_it_alone(tmp_path:
     (file,) = find_inputs(str(tmp_path / "a.csv"), (".csv",)).files
     schema = pa.schema({"a": pa.string(), "b": pa.string()})
     policy = Policy("d", RowsOptions("csv", "skip"))
-    with Delimited("d", RowsOptions("csv", "skip")).open(file, schema, Position()) as reading:
+    with Delimited("d", RowsOptions("csv", "skip")).begin(file, schema, Position()) as reading:
         assert isinstance(reading, delimited._Reading)
         reading.policy = policy
         data = b"".join(pieces)
