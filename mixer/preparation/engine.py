@@ -92,13 +92,32 @@ ShouldStop = Callable[[], bool]
 
 
 def find_copy(place: Place, key: str) -> Copy | None:
-    """Return the copy `key` if it is there and complete; only its record is read.
+    """Return the copy `key` if it is there and complete; only its record is read, and its files are listed.
 
     Raises:
         CorruptionError: Its record is damaged.
     """
     data = read_record(place.store, place.name(key, record.PREPARED_NAME))
-    return None if data is None else record.copy_from(data, key, place.where(key, record.PREPARED_NAME))
+    if data is None:
+        return None
+    copy = record.copy_from(data, key, place.where(key, record.PREPARED_NAME))
+    is_whole = _lost(place, key, copy.files) is None
+    if not is_whole:
+        log.warning("files are missing from a prepared copy where=%s", place.where(key))
+    return copy if is_whole else None
+
+
+def _lost(place: Place, key: str, files: Sequence[PartFile | None]) -> int | None:
+    """Return the place of the first of `files` that is not there in its length; None if all are."""
+    listed = {info.name: info.bytes for info in place.store.list(place.name(key, record.DATA_FOLDER))}
+    return next(
+        (
+            number
+            for number, file in enumerate(files)
+            if file is not None and listed.get(place.name(key, file.path)) != file.bytes
+        ),
+        None,
+    )
 
 
 def make_copy(place: Place, link: Link, *, on_part: OnPart | None = None, should_stop: ShouldStop) -> Copy | None:
@@ -180,7 +199,8 @@ def _records(place: Place, key: str) -> list[PartRecord]:
         for number, data in enumerate(pool.map(read, numbers)):
             prev = found[-1].sha256 if found else key
             found.append(record.part_record(data, number, prev, place.where(key, record.log_name(number))))
-    return found
+    # If somebody has deleted a part, all from there on are made again: what is there of them is compared.
+    return found[: _lost(place, key, [each.file for each in found])]
 
 
 def _put_part(place: Place, link: Link, schema: pa.Schema, part: Part, before: PartRecord | None) -> PartRecord:

@@ -34,6 +34,7 @@ FOLDER = ".mixer/prepared/"
 BEGUN_NAME = "begun.json"
 PREPARED_NAME = "prepared.json"
 LOG_FOLDER = "log/"
+DATA_FOLDER = "data/"
 KEY_DIGITS = 64
 
 SETTINGS = WriterSettings(compression="zstd", compression_level=1, batches_per_row_group=1)
@@ -51,7 +52,7 @@ def part_name(number: int) -> str:
     >>> part_name(3)
     'data/part-00000003.parquet'
     """
-    return f"data/part-{number:08d}.parquet"
+    return f"{DATA_FOLDER}part-{number:08d}.parquet"
 
 
 def log_name(number: int) -> str:

@@ -197,7 +197,21 @@ def _stepwise(store: MemoryStore, link: engine.Link):  # type: ignore[no-untyped
 def test_a_copy_that_is_there_is_found_by_one_look() -> None:
     store = CrashingStore(MemoryStore(whole()))
     assert find_copy(Place(store), KEY) is not None
-    assert [operation.verb for operation in store.operations] == ["get_range"]
+    assert [operation.verb for operation in store.operations] == ["get_range", "list"]
+
+
+@pytest.mark.parametrize("lost", [0, 2, 3])
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_part_that_somebody_has_deleted_is_made_again(lost: int, *, complete: bool) -> None:
+    store = MemoryStore(whole())
+    del store.objects[f"{KEY}/{part_name(lost)}"]
+    if not complete:
+        del store.objects[f"{KEY}/{record.PREPARED_NAME}"]
+    assert find_copy(Place(store), KEY) is None
+    stage = Numbers()
+    make(store, stage)
+    assert store.objects == whole()
+    assert stage.begun == [{"next": lost * 3, "seen": [(lost - 1) * 3, lost * 3]} if lost else None]
 
 
 def test_making_what_is_there_writes_nothing() -> None:
