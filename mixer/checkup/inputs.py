@@ -43,7 +43,7 @@ def _prepared(config: MixConfig) -> Iterator[Check]:
     except MixerError as error:
         yield _checks.failed("prepared", str(error))
     else:
-        yield _checks.ok("prepared", f"{len(done.stages):,} copies in {done.place}")
+        yield _checks.ok("prepared", f"all of it, in {done.place}")
 
 
 def _files(named: tuple[str, DatasetConfig]) -> int | str:

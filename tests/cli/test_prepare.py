@@ -106,7 +106,7 @@ def test_doctor_says_whether_all_is_prepared(tmp_path: Path, mixer: Mixer) -> No
     config = config_file(tmp_path)
     assert "not prepared yet: 'web'" in mixer("doctor", config).out
     mixer("prepare", config, "--no-prefect")
-    assert "prepared        1 copies in " in mixer("doctor", config).out
+    assert "prepared        all of it, in " in mixer("doctor", config).out
 
 
 @pytest.mark.parametrize(
