@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.tokenizing import trained
 
 WINDOW = 1_024
+PREPARE = "mixer prepare"
 
 
 def corpus(folder: Path, megabytes: float) -> list[str]:
@@ -80,16 +82,20 @@ def as_ranks(path: str, folder: Path) -> str:
     return str(folder / "ranks.tiktoken")
 
 
-def own_batch(window: dict[str, Any]) -> Callable[[Sequence[str]], object]:
-    """Return the library's own way to encode many texts at once, on all cores."""
+def own_ways(window: dict[str, Any]) -> dict[str, Callable[[Sequence[str]], object]]:
+    """Return the library's own ways to make lists of ids of many texts at once, on all cores."""
     if str(window["tokenizer"]).endswith(".json"):
         tokenizer = Tokenizer.from_file(window["tokenizer"])
-        return lambda texts: tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return {
+            "encode_batch": lambda texts: [one.ids for one in tokenizer.encode_batch(texts)],
+            "encode_batch_fast": lambda texts: [one.ids for one in tokenizer.encode_batch_fast(texts)],
+        }
     ranks = read_ranks(Path(window["tokenizer"]).read_bytes(), "")
     encoding = tiktoken.Encoding(
         "itself", pat_str=ENCODINGS[window["pattern"]][0], mergeable_ranks=ranks, special_tokens={}
     )
-    return lambda texts: encoding.encode_ordinary_batch(list(texts), num_threads=os.cpu_count() or 1)
+    threads = os.cpu_count() or 1
+    return {"encode_ordinary_batch": lambda texts: encoding.encode_ordinary_batch(list(texts), num_threads=threads)}
 
 
 def seconds(call: Callable[[], object]) -> tuple[float, float]:
@@ -119,14 +125,14 @@ def main() -> None:
     parser.add_argument("--tokenizer")
     parser.add_argument("--tiktoken", action="store_true")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         texts = corpus(folder, asked.mb)
         window: dict[str, Any] = {"context_length": WINDOW}
         window["tokenizer"] = asked.tokenizer or trained_for_long(folder)
         if asked.tiktoken:
             window |= {"tokenizer": as_ranks(window["tokenizer"], folder), "pattern": "gpt2"}
-        own = own_batch(window)
+        ways = own_ways(window)
         values = {
             "output": str(folder / "out"),
             "batch_size": 8,
@@ -134,23 +140,23 @@ def main() -> None:
             "on_exhausted": "stop",
             "datasets": {"texts": {"path": str(folder / "texts.parquet"), "weight": 1, "window": window}},
         }
-        alone, prepared = [], []
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in (*ways, PREPARE)}
         for number in range(asked.rounds):
-            alone.append(seconds(lambda: own(texts)))
+            for name, own in ways.items():
+                taken[name].append(seconds(partial(own, texts)))
             values["prepared"] = str(folder / f"prepared-{number}")
-            prepared.append(seconds(lambda: building.prepare(config_from(values))))
+            taken[PREPARE].append(seconds(lambda: building.prepare(config_from(values))))
         ids = plan(config_from(values)).inventories["texts"].rows
         size = sum(len(text.encode()) for text in texts)
         print(f"{len(texts):,} texts, {size / 1e6:.1f} MB, {ids:,} ids, {os.cpu_count()} cores")
-        for what, taken in (("tokenizer alone", alone), ("mixer prepare", prepared)):
-            passed, busy = (min(times) for times in zip(*taken, strict=True))
-            rates = f"{ids / passed / 1e6:7.3f} M ids/s {size / passed / 1e6:7.2f} MB/s"
-            print(f"{what:<17} {rates}, {busy / ids * 1e6:6.3f} s of processors for 1 M ids")
-        ratios = [
-            min(own) / min(ours)
-            for own, ours in zip(zip(*alone, strict=True), zip(*prepared, strict=True), strict=True)
-        ]
-        print(f"ratio             {ratios[0]:7.3f} by time, {ratios[1]:.3f} by processors")
+        best = {name: [min(times) for times in zip(*each, strict=True)] for name, each in taken.items()}
+        for name, (passed, busy) in best.items():
+            ratios = " and ".join(f"{own / ours:.3f}" for own, ours in zip(best[name], best[PREPARE], strict=True))
+            print(
+                f"{name:<22} {ids / passed / 1e6:7.3f} M ids/s {size / passed / 1e6:7.2f} MB/s, "
+                f"{busy / ids * 1e6:6.3f} s of processors for 1 M ids; prepare has {ratios} of its speed, by time and "
+                f"by processors"
+            )
         read_windows(values)
 
 
