@@ -4,7 +4,7 @@
 
 Texts are modules of Python's own library, again and again until there are enough; the tokenizer is trained on some of
 them, unless one is given. Prepared is what `mixer prepare` does: texts are read from Parquet, encoded, and written as
-Parquet to disk, with their records. Rounds take turns, and the best one of each counts. Beside the time that passes
+Parquet to disk, with their records. Rounds take turns, and the median of each counts. Beside the time that passes
 stands the time of the processors, all threads, which says what is done besides encoding even on a busy machine.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -149,9 +150,9 @@ def main() -> None:
         ids = plan(config_from(values)).inventories["texts"].rows
         size = sum(len(text.encode()) for text in texts)
         print(f"{len(texts):,} texts, {size / 1e6:.1f} MB, {ids:,} ids, {os.cpu_count()} cores")
-        best = {name: [min(times) for times in zip(*each, strict=True)] for name, each in taken.items()}
-        for name, (passed, busy) in best.items():
-            ratios = " and ".join(f"{own / ours:.3f}" for own, ours in zip(best[name], best[PREPARE], strict=True))
+        middle = {name: [statistics.median(times) for times in zip(*each, strict=True)] for name, each in taken.items()}
+        for name, (passed, busy) in middle.items():
+            ratios = " and ".join(f"{own / ours:.3f}" for own, ours in zip(middle[name], middle[PREPARE], strict=True))
             print(
                 f"{name:<22} {ids / passed / 1e6:7.3f} M ids/s {size / passed / 1e6:7.2f} MB/s, "
                 f"{busy / ids * 1e6:6.3f} s of processors for 1 M ids; prepare has {ratios} of its speed, by time and "
