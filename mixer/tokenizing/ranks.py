@@ -100,10 +100,7 @@ class RanksTokenizer:
         expression = known[0] if known else pattern
         self.end_of_text = chosen(end_of_text, {END_OF_TEXT: known[1]} if known else {}, (END_OF_TEXT,), where)
         ranks = read_ranks(data, where)
-        missing = next((byte for byte in range(256) if bytes([byte]) not in ranks), None)
-        if missing is not None:
-            # The library would end the thread at the first text that holds it.
-            raise ConfigError(f"{where}.tokenizer: expected a token for each byte, found none for byte {missing}")
+        _check_bytes(ranks, where)
         try:
             # The special token is never looked up; but without any the library looks for one at each character.
             self._encoding: Any = tiktoken.Encoding(
@@ -139,3 +136,10 @@ class RanksTokenizer:
                 raise InputError(f"text {place + 1} of {len(texts)}: {error}") from error
         ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
         return Encoded(np.concatenate([np.empty(0, np.uint32), *parts]), ends)
+
+
+def _check_bytes(ranks: Mapping[bytes, int], where: str) -> None:
+    missing = next((byte for byte in range(256) if bytes([byte]) not in ranks), None)
+    if missing is not None:
+        # The library would end the thread at the first text that holds it.
+        raise ConfigError(f"{where}.tokenizer: expected a token for each byte, found none for byte {missing}")
