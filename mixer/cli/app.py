@@ -134,7 +134,7 @@ def schema(*, json: Json = False, debug: Debug = False) -> Reply:
     return show_schema()
 
 
-@app.command(epilog=_example("mixer prepare mix.yaml", "mixer prepare mix.yaml --json | jq '.stages[] | {dataset, rows, put_aside}'"))
+@app.command(epilog=_example("mixer prepare mix.yaml", "mixer prepare mix.yaml --json | jq '.stages[].put_aside'"))
 def prepare(
     config: Config,
     *,
