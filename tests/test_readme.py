@@ -130,9 +130,10 @@ def test_an_output_holds_what_the_layout_says(
     (text,) = (match[3] for match in BLOCK.finditer(README) if match[1] == "layout")
     said = {line.split()[0] for line in text.splitlines()}
     found = {str(path.relative_to(folder / "killed")) for path in (folder / "killed").rglob("*") if path.is_file()}
-    # What a killed process has not finished lies there on a disk; of checkpoints a short run has none.
+    # What a killed process has not finished lies there on a disk; of checkpoints a short run has none,
+    # and nothing had to be prepared.
     kinds = {re.sub(r"\d", "0", name) for name in found if not name.startswith(".mixer/tmp/")}
-    assert kinds == said - {".mixer/checkpoints/"}
+    assert kinds == said - {".mixer/checkpoints/", ".mixer/prepared/"}
 
 
 def table(heading: str) -> list[list[str]]:
@@ -153,6 +154,8 @@ KINDS = {
     "WeightsBy": "mapping",
     "ForkConfig": "mapping",
     "ColumnConfig": "mapping",
+    "WindowConfig": "mapping",
+    "BatchesConfig": "mapping",
 }
 
 
@@ -178,7 +181,7 @@ def type_words(field: dict[str, Any]) -> str:
     words = {
         "array": f"list of {plural(inner_words(field, 'items'))}",
         "boolean": "`true`, `false`",
-        "integer": f"whole number from {field.get('minimum')}",
+        "integer": f"whole number from {field['minimum']}" if "minimum" in field else "whole number",
         "object": f"mapping of names to {plural(inner_words(field, 'additionalProperties'))}",
         "string": "text",
         "number": "number",
@@ -203,7 +206,14 @@ def test_the_config_table_is_the_model() -> None:
     schema = json_schema()
     dataset = schema["$defs"]["DatasetConfig"]["properties"]
     expected = [*config_rows(schema["properties"]), *config_rows(dataset, "datasets.NAME.")]
-    for name, kind in (("phases[].", "PhaseConfig"), ("weights_by.", "WeightsBy"), ("fork.", "ForkConfig")):
+    parts = {
+        "datasets.NAME.window.": "WindowConfig",
+        "datasets.NAME.batches.": "BatchesConfig",
+        "phases[].": "PhaseConfig",
+        "weights_by.": "WeightsBy",
+        "fork.": "ForkConfig",
+    }
+    for name, kind in parts.items():
         expected += config_rows(schema["$defs"][kind]["properties"], name)
     assert table("| field | type |") == expected
 

@@ -87,7 +87,7 @@ class BatchesConfig(Model):
     )
     size: int = Field(ge=1, le=MAX_SHARD_ROWS, description="Rows in a batch.")
     sizes: Sizes = Field(
-        default_factory=dict,
+        default={},
         description="Other sizes for longer rows: each holds from its length upward, until the next entry.",
     )
     max_length: int | None = Field(default=None, ge=1, le=MAX_SHARD_ROWS, description="Longer rows are left out.")
