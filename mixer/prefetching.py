@@ -1,11 +1,15 @@
 """Work done ahead by a few threads, in order and within a bound of bytes.
 
-Threads are daemons: whoever drops an iterator that is not at its end, and leaves, is not kept waiting for them.
+Threads are daemons, which a process that ends does not wait for; but one that was caught with a lock would keep it, so
+they are told to end first. A forked child has none of them, and leaves what its parent has of them alone.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -32,6 +36,7 @@ class _Budget:
         self._most, self._stopping = most, stopping
         self._held = self._holders = 0
         self._changed = threading.Condition()
+        self._process = os.getpid()
 
     def take(self, size: int) -> None:
         """Wait until there is room, or everything ends."""
@@ -57,6 +62,8 @@ class _Budget:
 
     def stop(self) -> None:
         """Let nobody wait any more."""
+        if self._stopping.is_set() or os.getpid() != self._process:
+            return
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
@@ -108,6 +115,21 @@ class _Line(Generic[T]):
         return task
 
 
+_AT_WORK: weakref.WeakKeyDictionary[_Budget, list[threading.Thread]] = weakref.WeakKeyDictionary()
+_GOODBYE_S = 10.0
+
+
+def _end_all() -> None:
+    for budget, threads in list(_AT_WORK.items()):
+        budget.stop()
+        for thread in threads:
+            thread.join(_GOODBYE_S)
+
+
+atexit.register(_end_all)
+os.register_at_fork(after_in_child=_AT_WORK.clear)
+
+
 def ahead(
     tasks: Iterator[Task[T]], *, bytes_max: int, threads: int, stopping: threading.Event
 ) -> Generator[T, None, None]:
@@ -128,8 +150,12 @@ def ahead(
     """
     budget = _Budget(bytes_max, stopping)
     line: _Line[T] = _Line(tasks, budget, stopping, threading.Lock(), SimpleQueue())
-    for number in range(threads):
-        threading.Thread(target=line.work, name=f"mixer-read-{number}", daemon=True).start()
+    workers = [
+        threading.Thread(target=line.work, name=f"mixer-read-{number}", daemon=True) for number in range(threads)
+    ]
+    _AT_WORK[budget] = workers
+    for worker in workers:
+        worker.start()
     try:
         while (done := line.results.get().result()) is not None:
             result, size = done
