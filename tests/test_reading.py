@@ -3,6 +3,8 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -351,3 +353,14 @@ def test_any_flipped_bit_of_a_shard_is_found_or_changes_nothing(tmp_path: Path, 
             found += 1
     assert found > harmless
     assert start or not harmless
+
+
+def test_a_process_that_leaves_in_the_middle_comes_to_its_end(tmp_path: Path) -> None:
+    config = mix_config(tmp_path, batches_per_shard=1)
+    building.build(config)
+    code = "import sys, mixer; batches = mixer.read(sys.argv[1]); print(next(batches).num_rows)"
+    # A thread that is caught with a lock keeps such a process in about every other try.
+    for _ in range(sized(short=4, long=20)):
+        command = [sys.executable, "-c", code, config.output]
+        done = subprocess.run(command, timeout=60, capture_output=True, text=True, check=True)
+        assert (done.stdout, done.stderr) == ("4\n", "")
