@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailableError,
     )
+    from mixer.locating import where
     from mixer.verifying import verify
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "plan",
     "status",
     "verify",
+    "where",
 ]
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "plan": "mixer.building",
     "status": "mixer.building",
     "verify": "mixer.verifying",
+    "where": "mixer.locating",
 }
 """Where the public names that are no errors live."""
 
