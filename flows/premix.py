@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 from uuid import UUID
 
 from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
@@ -29,6 +29,7 @@ from prefect.runtime import task_run  # noqa: E402
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 from prefect.tasks import Task  # noqa: E402
+from pydantic import Field  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, calling, current_caller  # noqa: E402
@@ -120,7 +121,8 @@ def _is_worth_a_retry(chosen: Task[Any, Any], run: TaskRun, state: State[Any]) -
 
 def _segment_name() -> str:
     parameters = task_run.parameters
-    return f"shards {parameters['first_shard']} to {parameters['stop_shard'] - 1}"
+    first, last = parameters["first_shard"], parameters["stop_shard"] - 1
+    return f"shard {first}" if first == last else f"shards {first} to {last}"
 
 
 @task(
@@ -171,7 +173,7 @@ def finish_run(owner: str) -> RunSummary:
 
 @flow(name="premix", persist_result=False, log_prints=False)
 def premix(
-    config: MixConfig | str,
+    config: MixConfig | Annotated[str, Field(title="path or URL")],
     allow_repack: bool = False,  # noqa: FBT001, FBT002 -- a field of a form
     accept_unsafe_store: bool = False,  # noqa: FBT001, FBT002 -- the same
     extend: bool = False,  # noqa: FBT001, FBT002 -- the same
@@ -193,7 +195,7 @@ def premix(
 
 
 # As types and not as their names: a pickled function has no module around it in which these could be looked up.
-premix.fn.__annotations__ = get_type_hints(premix.fn)
+premix.fn.__annotations__ = get_type_hints(premix.fn, include_extras=True)
 
 
 def _premix(
