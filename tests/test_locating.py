@@ -18,7 +18,8 @@ from mixer import building
 from mixer.config import MixConfig, config_from
 from mixer.core import commits
 from mixer.errors import CorruptionError, NotEnoughDataError, OutputError
-from mixer.locating import MOST, Location, where
+from mixer.locating import MOST, Location, in_files, where
+from mixer.sources.inventory import FileEntry, Inventory
 from mixer.storage import LocalStore
 from tests import figures as counted
 from tests.mixes import ROWS, config_values, mix_config
@@ -296,6 +297,18 @@ def test_a_damaged_slot_is_named(
     slot.unlink() if data is None else slot.write_bytes(data)
     with pytest.raises(CorruptionError, match=message):
         where(config.output, batch=3, slot=0)
+
+
+def test_files_and_row_groups_without_rows_hold_none() -> None:
+    groups = {"/a.parquet": (), "/b.parquet": (0, 2, 0, 1), "/c.parquet": (0,), "/d.parquet": (1,)}
+    files = [FileEntry(url, 400, "1", sum(rows), rows, 90, "ab") for url, rows in groups.items()]
+    found = [in_files(Inventory(tuple(files), ignored=()), row) for row in range(4)]
+    assert found == [
+        ("/b.parquet", 0, 1, 0),
+        ("/b.parquet", 1, 1, 1),
+        ("/b.parquet", 2, 3, 0),
+        ("/d.parquet", 0, 0, 0),
+    ]
 
 
 @pytest.fixture(scope="module")
