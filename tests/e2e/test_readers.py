@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -34,6 +33,7 @@ from mixer.testing import Death, by_sigkill, count_operations
 from tests.e2e.runs import lying_on
 
 Row = dict[str, Any]
+pd = import_module("pandas")  # without types
 
 SCHEMA = pa.schema({
     "text": pa.string(),
@@ -237,12 +237,16 @@ def committed_files(output: str) -> list[str]:
     return [f"{output}/{shard_path(shard)}" for shard in range(building.status(output).committed)]
 
 
+def places(output: str, tool: Tool) -> list[Place]:
+    return [*folders(output, tool), committed_files(output)]
+
+
 # What they read
 
 
 @every_tool
 def test_a_finished_run_is_read_row_by_row_with_its_types(finished: str, tool: Tool) -> None:
-    for place in [*folders(finished, tool), committed_files(finished)]:
+    for place in places(finished, tool):
         rows, types = tool.read(place)
         assert types == tool.types
         assert rows == expected_rows()
@@ -250,7 +254,7 @@ def test_a_finished_run_is_read_row_by_row_with_its_types(finished: str, tool: T
 
 @every_tool
 def test_of_a_run_that_was_stopped_just_the_committed_shards_are_read(stopped: str, tool: Tool) -> None:
-    for place in [*folders(stopped, tool), committed_files(stopped)]:
+    for place in places(stopped, tool):
         rows, types = tool.read(place)
         assert types == tool.types
         assert rows == expected_rows(2)
@@ -299,18 +303,18 @@ def test_nodes_share_all_rows_among_them(
     whole = hugging_face.load_dataset(f"{finished}{place}", split="train", streaming=streaming)
     parts = [list(split(whole, rank=rank, world_size=ranks)) for rank in range(ranks)]
     order = {(row["_dataset"], row["_row"]): place for place, row in enumerate(expected_rows())}
-    places = [[order[row["_dataset"], row["_row"]] for row in part] for part in parts]
-    for part, rows in zip(places, parts, strict=True):
+    found = [[order[row["_dataset"], row["_row"]] for row in part] for part in parts]
+    for part, rows in zip(found, parts, strict=True):
         assert rows == [expected_rows()[place] for place in part]
     # Whole shards where they come out even; each n-th row else. Of what is loaded, one stretch after the other.
     if streaming:
         even = SHARDS % ranks == 0
-        assert places == [
+        assert found == [
             [at for at in range(len(order)) if (at // SHARD_ROWS if even else at) % ranks == rank]
             for rank in range(ranks)
         ]
     else:
-        assert [place for part in places for place in part] == list(range(len(order)))
+        assert [place for part in found for place in part] == list(range(len(order)))
 
 
 def test_pandas_without_arrow_types_makes_floats_of_numbers_where_some_are_null(finished: str) -> None:
