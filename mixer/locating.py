@@ -27,7 +27,7 @@ from mixer.planning import Planned
 from mixer.shards import WriterSettings
 from mixer.sources.inventory import Inventory
 
-MOST = 100
+MOST = 20
 """Places of one row that are told at the most; a dataset may be gone through without end."""
 
 

@@ -92,11 +92,10 @@ def spot_of(plan: Plan, place: int, offset: int) -> Spot:
 
 
 def _spot(plan: Plan, place: int, batch: int, slot: int, offset: int) -> Spot:
-    shard = plan.shard_at(batch)
+    shard, batches_before = plan.in_shard(batch)
     epoch, row = plan.passes[place].item(offset)
     # Only the last batch of a run may be short, so no batch before this one is.
-    shard_row = (batch - plan.shard(shard).first_batch) * plan.batch_size + slot
-    return Spot(batch, slot, shard, shard_row, plan.names[place], offset, epoch, row)
+    return Spot(batch, slot, shard, batches_before * plan.batch_size + slot, plan.names[place], offset, epoch, row)
 
 
 def times_taken(plan: Plan, place: int, row: int) -> int:
