@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import prefect
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
-from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron
+from prefect.types.entrypoint import EntrypointType
 from pydantic import ValidationError
 
 from flows.premix import premix

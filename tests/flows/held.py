@@ -10,12 +10,10 @@ import time
 from contextvars import ContextVar
 from pathlib import Path
 
-from flows import premix as flow_module
+from flows import caller
 from flows.caller import Caller
 from mixer.core.commits import Commit
-
-HOLD = "MIXER_TEST_HOLD"
-HELD_SHARD = 5
+from tests.flows.holding import HELD_SHARD, HOLD
 
 
 def wait(commit: Commit) -> None:
@@ -25,5 +23,8 @@ def wait(commit: Commit) -> None:
 
 
 # One flow run a process, so nobody shares it.
-flow_module.current_caller = ContextVar("held_caller", default=Caller(on_commit=wait))  # noqa: B039 -- see above
-premix = flow_module.premix
+caller.current_caller = ContextVar("held_caller", default=Caller(on_commit=wait))  # noqa: B039 -- see above
+
+from flows.premix import premix  # noqa: E402 -- it looks for its caller as soon as it is imported
+
+__all__ = ["premix"]

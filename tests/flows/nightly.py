@@ -16,7 +16,7 @@ import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 
-from tests.flows.held import HOLD
+from tests.flows.holding import HOLD
 from tests.flows.reading import eventually
 
 ROOT = Path(__file__).parents[2]

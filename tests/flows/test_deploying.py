@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
@@ -18,10 +19,12 @@ from prefect.flow_engine import run_flow_sync
 from prefect.states import Scheduled
 
 from flows import serving, settling
+from flows.caller import Caller, calling
 from flows.premix import premix
 from mixer import building
 from mixer.building import RunSummary
-from mixer.config import MixConfig
+from mixer.config import MixConfig, to_yaml
+from mixer.core.commits import Commit
 from mixer.errors import ConfigError
 from tests.flows.outputs import shard_bytes
 from tests.flows.prefect_server import PrefectServer
@@ -61,25 +64,24 @@ def carried_out(api: SyncPrefectClient, run: FlowRun, *, retries: int = 0) -> Fl
     return api.read_flow_run(run.id)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "reason"),
-    [
+def test_a_wrong_config_is_refused_before_a_flow_run_exists(
+    api: SyncPrefectClient, deployment: UUID, tmp_path: Path
+) -> None:
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"batch_size": 0}, "config.batch_size", "less than the minimum of 1"),
         ({"seed": "x"}, "config.seed", "not of type 'integer'"),
         ({"batchsize": 4}, "config", "'batchsize' was unexpected"),
         ({"on_exhausted": "stpo"}, "config.on_exhausted", "is not one of"),
         ({"datasets": {"a": {"path": "p", "weight": 0}}}, "config.datasets.a.weight", "less than the minimum of 1"),
         ({"datasets": {"a": {"path": "p", "wieght": 1}}}, "config.datasets.a", "'wieght' was unexpected"),
-    ],
-)
-def test_a_wrong_config_is_refused_before_a_flow_run_exists(
-    api: SyncPrefectClient, deployment: UUID, tmp_path: Path, changes: dict[str, Any], field: str, reason: str
-) -> None:
-    with pytest.raises(PrefectHTTPStatusError) as refused:
-        asked(api, deployment, config={**config_values(tmp_path), **changes})
-    assert f"Validation failed for field '{field}'" in refused.value.response.text
-    assert reason in refused.value.response.text
-    assert [run for run in api.read_flow_runs() if run.deployment_id == deployment and not run.auto_scheduled] == []
+    ]
+    for changes, field, reason in cases:
+        with pytest.raises(PrefectHTTPStatusError) as refused:
+            asked(api, deployment, config={**config_values(tmp_path), **changes})
+        assert f"Validation failed for field '{field}'" in refused.value.response.text
+        assert reason in refused.value.response.text
+    ours = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=[deployment]))
+    assert [run for run in api.read_flow_runs(flow_run_filter=ours) if not run.auto_scheduled] == []
 
 
 def test_the_server_knows_every_field_its_default_its_bounds_and_what_it_is(
@@ -116,6 +118,26 @@ def test_a_late_flow_run_is_of_the_date_when_it_was_due_whatever_becomes_of_the_
     assert carried_out(api, asked(api, deployment)).parameters["date"] == "2026-03-01"
 
 
+def test_a_retry_of_the_flow_goes_on_in_the_output_of_its_date(
+    api: SyncPrefectClient, deployment: UUID, config: MixConfig, unbroken: RunSummary, tmp_path: Path
+) -> None:
+    failures = [4]
+    heard: list[int] = []
+
+    def fail_once(commit: Commit) -> None:
+        heard.append(commit.shard)
+        if commit.shard in failures:
+            failures.remove(commit.shard)
+            raise OSError("the lights went out")
+
+    (tmp_path / "mix.yaml").write_text(to_yaml(config).replace(config.output, f"{config.output}-{{date}}"))
+    with calling(Caller(on_commit=fail_once)):
+        done = carried_out(api, asked(api, deployment), retries=1)
+    assert (done.state_name, done.run_count) == ("Completed", 2)
+    assert heard[:6] == [0, 1, 2, 3, 4, 4]
+    assert shard_bytes(f"{config.output}-2026-03-02") == shard_bytes(unbroken.output)
+
+
 def test_a_past_night_is_made_by_its_date(api: SyncPrefectClient, deployment: UUID, tmp_path: Path) -> None:
     done = carried_out(api, asked(api, deployment, date="2026-02-27"))
     assert (done.state_name, done.name) == ("Completed", f"premix {tmp_path}/out-2026-02-27")
@@ -139,7 +161,7 @@ def test_a_config_in_parameters_makes_what_its_file_makes(
     turned = {**values, "datasets": dict(reversed(values["datasets"].items()))}
     run = asked(api, deployment, config=turned)
     assert list(api.read_flow_run(run.id).parameters["config"]["datasets"]) == ["books", "code", "web"]
-    done = carried_out(api, asked(api, deployment, config=values), retries=1)
+    done = carried_out(api, asked(api, deployment, config=values))
     assert (done.state_name, done.name) == ("Completed", f"premix {config.output} of 2026-03-02")
     assert building.status(config.output).head == unbroken.head
     assert shard_bytes(config.output) == shard_bytes(unbroken.output)

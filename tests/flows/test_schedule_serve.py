@@ -19,7 +19,6 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
-
 from prefect.settings import temporary_settings
 
 from flows import serve

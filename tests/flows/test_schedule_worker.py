@@ -11,7 +11,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from subprocess import Popen
 from uuid import UUID
@@ -32,7 +31,7 @@ from prefect.states import Cancelling
 from flows.artifacts import artifact_key
 from mixer import building
 from tests.flows import nightly
-from tests.flows.held import HELD_SHARD
+from tests.flows.holding import HELD_SHARD
 from tests.flows.nightly import flow_run_in
 from tests.flows.outputs import shard_bytes
 from tests.flows.prefect_server import PrefectServer, running_prefect_server
@@ -122,8 +121,7 @@ def _begun(folder: Path, server: PrefectServer, api: SyncPrefectClient, dying: P
         name: api.create_flow_run_from_deployment(deployments[name].id).id for name in ("dead", "killed", "cancelled")
     }
     (made,) = deployments["due"].schedules
-    soon = datetime.now(ZoneInfo(ZONE)) + timedelta(seconds=10)
-    cron = CronSchedule(cron=f"{soon.minute} {soon.hour} * * * {soon.second}", timezone=ZONE)
+    cron = CronSchedule(cron="* * * * * */20", timezone=ZONE)
     api.update_deployment_schedule(deployments["due"].id, made.id, schedule=cron)
     return Nights(folder, server, api, deployments, asked, dying)
 
@@ -148,6 +146,8 @@ def test_a_flow_run_that_is_due_while_another_one_works_waits_for_it(
     nights: Nights, unbroken: dict[str, bytes]
 ) -> None:
     run = nights.held("due")
+    (schedule,) = nights.deployments["due"].schedules
+    nights.api.update_deployment_schedule(nights.deployments["due"].id, schedule.id, active=False)
     assert run.created_by is not None
     assert run.created_by.type == "SCHEDULE"
     assert run.expected_start_time is not None
