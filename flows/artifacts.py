@@ -156,11 +156,13 @@ def state_text(view: RunView, commit: Commit, *, unseen_shards: range = range(0)
     plan = view.plan
     done = commit.first_batch + commit.batches
     unit = shown_number(plan.schedule.unit_at(done))
+    left = f"; batch {done:,} is next" if done < plan.batches else ""
     text = (
-        f"**Shard {commit.shard} is committed**, the {commit.shard + 1:,}. of {plan.shard_count:,}: "
+        f"**Shard {commit.shard} is committed** ({commit.shard + 1:,} of {plan.shard_count:,}): "
         f"{commit.rows:,} rows, {shown_bytes(commit.bytes)} in `{commit.path}`, sha256 `{commit.sha256[:16]}…`.\n\n"
-        f"`{view.output}` goes on with batch {done:,} of {plan.batches:,}. "
-        f"*offset*: rows that were taken so far. *carry*: what the mix owes a dataset, in units of 1/{unit} row."
+        f"`{view.output}` has {done:,} of {plan.batches:,} batches{left}. "
+        f"*rows*, *bytes*: in this shard. *offset*: rows taken so far, in all shards. "
+        f"*carry*: what the mix owes a dataset, in units of 1/{unit} row."
     )
     if unseen_shards:
         text += (
@@ -206,7 +208,10 @@ def report_text(view: RunView, ending: Ending) -> str:
         lines += ["```", text[:_ERROR_CHARACTERS_MAX].replace("```", "'''"), "```", ""]
     if not ending.finished:
         lines += ["What is committed stays. Run it again to go on from there.", ""]
-    lines += ["| dataset | weights | asked | realised | taken | of |", "|---|---:|---:|---:|---:|---:|"]
+    lines += [
+        "| dataset | weights | share asked | share realised | rows taken | rows there |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     text = "\n".join(lines)
     room = TEXT_BYTES_MAX - len(text.encode())
     return text + _dataset_lines(plan, batches, state["offsets"], room)

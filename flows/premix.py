@@ -6,12 +6,14 @@ kept from task to task but the name of this start of the run: every attempt asks
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
+from uuid import UUID
 
 from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
 
@@ -20,12 +22,14 @@ apply_defaults()
 # Prefect reads its settings when it is imported, hence the order.
 from prefect import flow, get_run_logger, task  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
-from prefect.client.schemas.objects import State, TaskRun  # noqa: E402
+from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
+from prefect.client.schemas.objects import FlowRun, State, TaskRun  # noqa: E402
 from prefect.context import FlowRunContext  # noqa: E402
 from prefect.runtime import task_run  # noqa: E402
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
 from prefect.tasks import Task  # noqa: E402
+from pydantic import Field  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, calling, current_caller  # noqa: E402
@@ -34,6 +38,7 @@ from flows.prepare import prepared_first  # noqa: E402
 from flows.recording import forget_unsent, wait_until_recorded  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
+from flows.settling import settle  # noqa: E402
 from mixer import building  # noqa: E402
 from mixer.building import OnCommit, OnPart, OpenRun, RunSummary, ShouldStop  # noqa: E402
 from mixer.config import MixConfig  # noqa: E402
@@ -117,7 +122,8 @@ def _is_worth_a_retry(chosen: Task[Any, Any], run: TaskRun, state: State[Any]) -
 
 def _segment_name() -> str:
     parameters = task_run.parameters
-    return f"shards {parameters['first_shard']} to {parameters['stop_shard'] - 1}"
+    first, last = parameters["first_shard"], parameters["stop_shard"] - 1
+    return f"shard {first}" if first == last else f"shards {first} to {last}"
 
 
 @task(
@@ -166,32 +172,40 @@ def finish_run(owner: str) -> RunSummary:
         return run.finish() if run.committed == run.plan.shard_count else run.summary()
 
 
-@flow(name="premix", flow_run_name="premix {config.output}", persist_result=False, log_prints=False)
+@flow(name="premix", persist_result=False, log_prints=False)
 def premix(
-    config: MixConfig,
+    config: MixConfig | Annotated[str, Field(title="path or URL")],
     allow_repack: bool = False,  # noqa: FBT001, FBT002 -- a field of a form
     accept_unsafe_store: bool = False,  # noqa: FBT001, FBT002 -- the same
     extend: bool = False,  # noqa: FBT001, FBT002 -- the same
+    date: dt.date | None = None,
 ) -> RunSummary | State[Any]:
     """Mix datasets into committed shards: start the run that `config` describes, or continue it.
 
     Args:
-        config: What to mix, and where to.
+        config: What to mix, and where to; or the path or URL of a YAML file that says so, read when a flow run starts.
         allow_repack: Go on although the Parquet writer's version or settings have changed: the same rows, other bytes.
         accept_unsafe_store: Go on although the output's store has no create-only writes: then never let two runs work
             on it at once, or they could overwrite each other's shards and commits.
         extend: Make the run longer if `config` asks for more batches or phases than it has; nothing there is touched.
+        date: What {date} in the output stands for. Leave it out: it is the date on which the flow run is to start, in
+            the time zone of its schedule, and stays that when it starts late or is tried again.
     """
     # Who serves a flow has it pickled, this function with all that it names: so it names one that is found by import.
-    return _premix(config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
+    return _premix(config, date, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store)
 
 
 # As types and not as their names: a pickled function has no module around it in which these could be looked up.
-premix.fn.__annotations__ = get_type_hints(premix.fn)
+premix.fn.__annotations__ = get_type_hints(premix.fn, include_extras=True)
 
 
 def _premix(
-    config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool
+    config: MixConfig | str,
+    date: dt.date | None,
+    *,
+    extend: bool,
+    allow_repack: bool,
+    accept_unsafe_store: bool,
 ) -> RunSummary | State[Any]:
     """Carry the flow run out, for whoever called it."""
     caller = current_caller.get() or Caller()
@@ -200,8 +214,10 @@ def _premix(
         # Prefect has just installed a handler of SIGTERM; one who stops runs by signals gets to know of it here.
         caller.should_stop()
     try:
+        flow_run, client = _flow_run(caller)
+        mix = settle(config, date, flow_run, client)
         summary = caller.summary = _carry_out(
-            config, caller, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
+            mix, flow_run.id, caller, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
         )
     except StoppedError as error:
         caller.error = error
@@ -217,15 +233,22 @@ def _premix(
     )
 
 
-def _carry_out(
-    config: MixConfig, caller: Caller, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool
-) -> RunSummary:
-    """Start or continue the run, and show it while it goes on and when it is over."""
+def _flow_run(caller: Caller) -> tuple[FlowRun, SyncPrefectClient]:
+    """Return the flow run that this is, and the client of its server."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         raise RuntimeError("expected to be called by a flow run, and found none; to do without one, use mixer.build")
     refuse_process_pool(context.task_runner)
+    if not isinstance(context.client, SyncPrefectClient):
+        raise TypeError(f"expected the client of a flow that is not async, found {type(context.client).__name__}")
     caller.flow_run_id = context.flow_run.id
+    return context.flow_run, context.client
+
+
+def _carry_out(  # noqa: PLR0913 -- each is one independent choice
+    config: MixConfig, flow_run_id: UUID, caller: Caller, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool
+) -> RunSummary:
+    """Start or continue the run, and show it while it goes on and when it is over."""
     began = time.monotonic()
     prepared_first(config, caller)
     owner = _called(open_run, caller)(
@@ -233,7 +256,7 @@ def _carry_out(
     )
     start = _starts[owner]
     try:
-        with Reporter(start.view, context.flow_run.id) as reporter:
+        with Reporter(start.view, flow_run_id) as reporter:
             start.reporter = reporter
             if start.last is not None:
                 reporter.commit(start.last)

@@ -216,7 +216,8 @@ class _Mirror:
     def try_to_end(self, report: str) -> None:
         """Show the report, if the server can be reached."""
         try:
-            self._create("report", "markdown", report, None)
+            headline = report.partition("\n")[0].removeprefix("# ")
+            self._create("report", "markdown", report, f"{headline}: `{self._view.output}`")
         except Exception as error:  # noqa: BLE001 -- as above
             log.warning("the Prefect server could not be shown the report error=%s", type(error).__name__)
 
@@ -229,7 +230,7 @@ class _Mirror:
         else:
             self._connected().update_artifact(self._progress, ArtifactUpdate(data=percent, description=description))
 
-    def _create(self, name: str, kind: str, data: str | float, description: str | None) -> UUID:
+    def _create(self, name: str, kind: str, data: str | float, description: str) -> UUID:
         artifact = ArtifactCreate(
             key=f"{self._view.key}-{name}", type=kind, description=description, data=data, flow_run_id=self._flow_run_id
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailableError,
     )
+    from mixer.locating import where
     from mixer.reading import read
     from mixer.verifying import verify
 
@@ -58,6 +59,7 @@ __all__ = [
     "read",
     "status",
     "verify",
+    "where",
 ]
 
 _HOMES = {
@@ -72,6 +74,7 @@ _HOMES = {
     "read": "mixer.reading",
     "status": "mixer.building",
     "verify": "mixer.verifying",
+    "where": "mixer.locating",
 }
 """Where the public names that are no errors live."""
 

@@ -6,13 +6,14 @@ what lies at that address is either just these shards, or it is found out that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from mixer import extending
 from mixer.checking import check_commit
 from mixer.core import commits
-from mixer.core.commits import Commit, Parent
+from mixer.core.commits import Commit, Parent, Slot
 from mixer.core.plan import Plan
 from mixer.errors import CorruptionError, OutputError
 from mixer.log import CommitLog
@@ -47,9 +48,21 @@ class Origin:
     def commits(self, shard: int) -> Iterator[Commit]:
         """Yield the commits of `shard` and those after it, each checked against what the run was when it was written.
 
+        Raises:
+            CorruptionError: A slot is missing or damaged.
+        """
+        return (commit for _, commit in self.slots(count(max(shard, self.start))))
+
+    def slots(self, shards: Iterable[int]) -> Iterator[tuple[Slot, Commit]]:
+        """Yield slot and commit of each of `shards` that lies here, each checked as `commits` does.
+
         The slot of a shard lies as many slots after its number in this output as there are other slots before it, of
         starts of the run above all. So a step from a commit to where the wanted one would be, were there only commits
         in between, never goes too far.
+
+        Args:
+            shards: Numbers of shards from `start` on, rising; the first one that is not there, or not part of the mix,
+                ends it.
 
         Raises:
             CorruptionError: A slot is missing or damaged.
@@ -57,27 +70,36 @@ class Origin:
         log = self.log
         stop = log.next_slot()
         plans: dict[int | None, Plan] = {None: self.began.plan}
-        shard = max(shard, self.start)
-        number = shard - self.start + 1
-        while number < stop:
-            slot = log.slot(number)
-            if slot.kind != "shard":
-                number += 1
-                continue
-            where = f"{self.store.url}/{commits.slot_name(number)}"
-            commit = commits.commit_from(slot.payload, where)
-            at = log.amended_number(slot)
-            if at not in plans and (amended := log.amended_at(slot)):
-                name = commits.slot_name(amended.number)
-                plans[at] = extending.amended(self.began, amended, f"{self.store.url}/{name}").plan
-            check_commit(plans[at], commit, where)
-            if commit.shard < shard:
+        number, at = 0, self.start - 1
+        for shard in shards:
+            number += max(1, shard - at)
+            while True:
+                if number >= stop:
+                    return
+                slot = log.slot(number)
+                if slot.kind != "shard":
+                    number += 1
+                    continue
+                commit = self._checked(slot, plans)
+                if commit.shard >= shard:
+                    break
                 number += shard - commit.shard
-                continue
             if self.stop is not None and commit.shard >= self.stop:
                 return
-            yield commit
-            number += 1
+            yield slot, commit
+            at = commit.shard
+
+    def _checked(self, slot: Slot, plans: dict[int | None, Plan]) -> Commit:
+        """Return the commit in `slot`, checked against what the run was then; what it was is kept in `plans`."""
+        log = self.log
+        where = f"{self.store.url}/{commits.slot_name(slot.number)}"
+        commit = commits.commit_from(slot.payload, where)
+        at = log.amended_number(slot)
+        if at not in plans and (amended := log.amended_at(slot)):
+            name = commits.slot_name(amended.number)
+            plans[at] = extending.amended(self.began, amended, f"{self.store.url}/{name}").plan
+        check_commit(plans[at], commit, where)
+        return commit
 
 
 def parent_of(run: Origin, opened: Opened) -> Origin | None:

@@ -18,7 +18,7 @@ from mixer.checking import check_against_plan, check_commit, check_no_log, refus
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.commits import Amendment
-from mixer.errors import CorruptionError, OutputError
+from mixer.errors import ConfigError, CorruptionError, OutputError
 from mixer.extending import Asked
 from mixer.log import CommitLog, LogWriter, Tail, take_over
 from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
@@ -52,6 +52,9 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+
+DATE = "{date}"
+"""In the output of a config that flow runs of a deployment make, each with its own date in this place."""
 
 
 def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Preparation:
@@ -169,12 +172,17 @@ def start(  # noqa: PLR0913 -- each is one independent choice
         should_stop: See `prepare`.
 
     Raises:
+        ConfigError: The output still has `{date}` in it.
         ConfigError, InputError, SchemaError, NotEnoughDataError: A new run cannot be planned.
         StoppedError: It was asked to stop while inputs were prepared.
         ChangedError: The output holds a run of another definition, or an input has changed.
         OutputError: The output holds something else, or its store cannot keep the promises.
         FencedError: Other starts of this run were faster.
     """
+    if DATE in config.output:
+        raise ConfigError(
+            f"output: {DATE} stands for the date of a scheduled flow run; to make the run of one date, write that date"
+        )
     store = open_store(config.output)
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None

@@ -165,7 +165,7 @@ class CommitLog:
         if not next_slot:
             return Tail(0, None, None, None, self.genesis, None)
         slot = self.slot(next_slot - 1)
-        opening = self._opening(slot)
+        opening = self.opening(slot)
         owner, physical = opening.writer["owner"], opening.payload.get("physical")
         amended = self.amended_at(slot)
         while slot.kind == "open":
@@ -173,7 +173,7 @@ class CommitLog:
                 return Tail(next_slot, owner, None, None, self.genesis, physical)
             slot = self.slot(slot.number - 1)
         if slot.number < next_slot - 1:
-            self._opening(slot)
+            self.opening(slot)
         if self.amended_number(slot) != (amended.number if amended else None):
             raise CorruptionError(f"{self._where(slot.number)}: names another amendment than the `open` after it")
         head = commits.chain_hash(slot.payload)
@@ -225,7 +225,7 @@ class CommitLog:
         found: list[Slot] = []
         while newest is not None:
             found.append(newest)
-            opening = self._opening(newest)
+            opening = self.opening(newest)
             earlier = self.amended_at(opening)
             if earlier is not None and earlier.number >= newest.number:
                 raise CorruptionError(f"{self._where(opening.number)}: names a later amendment; restore it from a copy")
@@ -244,7 +244,7 @@ class CommitLog:
                 return commits.commit_from(slot.payload, where), where
         return None, ""
 
-    def _opening(self, slot: Slot) -> Slot:
+    def opening(self, slot: Slot) -> Slot:
         """Return the ``open`` slot that `slot` names as its owner's, which must be of the same owner and run."""
         opened = slot.writer.get("open")
         owner = slot.writer.get("owner")

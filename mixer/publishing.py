@@ -24,7 +24,12 @@ _TRIES = 5
 
 
 def dataset_card(planned: Planned) -> bytes:
-    """Return the output's ``README.md``: the YAML that Hugging Face `datasets` reads, and a word for people."""
+    """Return the output's ``README.md``: a dataset card for Hugging Face, and a word for people.
+
+    Its YAML names no files. If it did, `datasets` would find what it has loaded before by these names alone, and give
+    the rows of another output whose folder is called the same, or those of this run when it had fewer. It finds the
+    shards by itself, and then looks at each file's time.
+    """
     plan = planned.plan
     rows = "\n".join(
         f"| {_cell(name)} | {taken:,} | {taken / plan.rows:.4%} |"
@@ -36,11 +41,8 @@ def dataset_card(planned: Planned) -> bytes:
         position = f"`_row` (its position there, from 0){epoch}"
         lineage = f"\nEach row says where it comes from: `_dataset`, {position} and `_batch`.\n"
     return f"""---
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/*.parquet
+tags:
+- mixer
 ---
 # A mix of {len(plan.names)} datasets
 

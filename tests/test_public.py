@@ -36,6 +36,7 @@ PINNED = [
     "read",
     "status",
     "verify",
+    "where",
 ]
 
 
@@ -63,7 +64,7 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert not value.__doc__.startswith(f"{name}(")
 
 
-@pytest.mark.parametrize("name", ["build", "plan", "prepare", "read", "status", "verify"])
+@pytest.mark.parametrize("name", ["build", "plan", "prepare", "read", "status", "verify", "where"])
 def test_every_verb_says_what_it_takes_and_gives(name: str) -> None:
     signature = inspect.signature(getattr(mixer, name))
     assert signature.return_annotation is not inspect.Signature.empty

@@ -6,7 +6,7 @@ import json
 from functools import partial
 
 from mixer.building import status
-from mixer.cli import diff_view, gc_view, head_view, plan_view, run_view, verify_view
+from mixer.cli import diff_view, gc_view, head_view, plan_view, run_view, verify_view, where_view
 from mixer.cli.console import Failure, Reply, failure_of, say, without_secrets
 from mixer.cli.pace import Step
 from mixer.cli.plan_value import plan_value
@@ -16,6 +16,7 @@ from mixer.comparing import compare
 from mixer.config import json_schema, load_config
 from mixer.errors import CorruptionError, StoreError
 from mixer.heading import head
+from mixer.locating import where
 from mixer.previewing import preview
 from mixer.sampling import measure, sample_lengths
 from mixer.verifying import Checked, verify
@@ -73,6 +74,14 @@ def show_head(output: str, rows: int, *, batch: int) -> Reply:
     """Answer `mixer head`."""
     found = head(output, rows, batch=batch)
     return Reply(head_view.rows_value(found), partial(head_view.rows_lines, found))
+
+
+def show_where(  # noqa: PLR0913 -- two questions, each by its own names
+    output: str, *, batch: int | None, slot: int | None, dataset: str | None, row: int | None, epoch: int | None
+) -> Reply:
+    """Answer `mixer where`."""
+    value = where_view.where_value(where(output, batch=batch, slot=slot, dataset=dataset, row=row, epoch=epoch))
+    return Reply(value, partial(where_view.where_lines, value))
 
 
 def show_gc(output: str, *, delete: bool, quiet: bool) -> Reply:

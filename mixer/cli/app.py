@@ -261,6 +261,46 @@ def head(
     return show_head(output, rows, batch=batch)
 
 
+@app.command(
+    epilog=_example(
+        "mixer where s3://lake/premix/v3 --batch 4000 --slot 17",
+        "mixer where s3://lake/premix/v3 --dataset web --row 123456",
+    )
+)
+def where(  # noqa: PLR0913 -- one for each option
+    output: Output,
+    *,
+    batch: Annotated[int | None, typer.Option("--batch", min=0, metavar="N", help="A batch; with --slot.")] = None,
+    slot: Annotated[int | None, typer.Option("--slot", min=0, metavar="K", help="A place in it, from 0.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", metavar="NAME", help="Instead of these, a dataset; with --row.")
+    ] = None,
+    row: Annotated[
+        int | None, typer.Option("--row", min=0, metavar="R", help="A row of it as stored, from 0, over all files.")
+    ] = None,
+    epoch: Annotated[
+        int | None,
+        typer.Option("--epoch", min=0, metavar="E", help="Only this pass over the dataset, from 0; all if left out."),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> Reply:
+    """Show which row of which file stands at a place of the mix, or where a row of a dataset stands in it.
+
+    The plan tells, also of what is not written yet: no shard and no input is read.
+    """
+    del json, debug
+    from mixer.cli.answers import show_where  # noqa: PLC0415 -- see the top
+
+    forwards, backwards = (batch, slot), (dataset, row)
+    if not (
+        (None not in forwards and (dataset, row, epoch) == (None, None, None))
+        or (None not in backwards and forwards == (None, None))
+    ):
+        raise typer.BadParameter("expected --batch with --slot, or --dataset with --row (and perhaps --epoch)")
+    return show_where(output, batch=batch, slot=slot, dataset=dataset, row=row, epoch=epoch)
+
+
 @app.command(epilog=_example("mixer gc s3://lake/premix/v3", "mixer gc s3://lake/premix/v3 --delete"))
 def gc(
     output: Output,

@@ -135,6 +135,24 @@ class BlockOrder:
             start = end
         return np.concatenate(parts)
 
+    def position(self, row: int) -> int:
+        """Return the position in the pass at which the stored row `row` comes: the inverse of `rows`.
+
+        >>> order = BlockOrder((4, 2, 3), seed=17, name="web")
+        >>> [order.position(row) for row in order.rows(0, 9).tolist()]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+        Raises:
+            ValueError: The dataset has no such row.
+        """
+        total = int(self._starts[-1])
+        if not 0 <= row < total:
+            raise ValueError(f"row {row}: expected one from 0 to {total - 1}")
+        block = int(np.searchsorted(self._starts, row, side="right")) - 1
+        turn = int(np.flatnonzero(self._order == block)[0])
+        place = int(np.flatnonzero(self.inside(turn) == row - int(self._starts[block]))[0])
+        return int(self._ends[turn]) - self.blocks[block] + place
+
     def block_at(self, position: int) -> tuple[int, int, int]:
         """Return which block holds `position`, by its turn, its first position, and one past its last."""
         turn = int(np.searchsorted(self._ends, position, side="right"))

@@ -88,3 +88,29 @@ class Passes:
             rows.append(stored)
             epochs.append(np.full(len(stored), part.epoch, dtype=np.int64))
         return np.concatenate(epochs), np.concatenate(rows)
+
+    def item(self, offset: int) -> tuple[int, int]:
+        """Return epoch and stored row of one item.
+
+        >>> Passes("web", 3).item(4)
+        (1, 1)
+        """
+        epochs, rows = self.rows(offset, offset + 1)
+        return int(epochs[0]), int(rows[0])
+
+    def offset(self, epoch: int, row: int) -> int:
+        """Return which item the stored row `row` is in a pass: the inverse of `item`.
+
+        >>> Passes("web", 3).offset(1, 1)
+        4
+
+        Raises:
+            ValueError: The dataset has no such row, or the pass is numbered below 0.
+        """
+        if epoch < 0 or not 0 <= row < self.size:
+            raise ValueError(
+                f"dataset {self.name!r}: expected an epoch from 0 and a row from 0 to {self.size - 1}, found epoch "
+                f"{epoch}, row {row}"
+            )
+        order = self.order(epoch)
+        return epoch * self.size + (row if order is None else order.position(row))

@@ -123,10 +123,19 @@ class Plan:
         Raises:
             IndexError: The run has no such batch.
         """
+        return self.in_shard(batch)[0]
+
+    def in_shard(self, batch: int) -> tuple[int, int]:
+        """Return the shard that batch `batch` lies in, and which of the shard's batches it is.
+
+        Raises:
+            IndexError: The run has no such batch.
+        """
         shards = 0
         for start, stop in self._stretches():
             if start <= batch < stop:
-                return shards + (batch - start) // self.batches_per_shard
+                full, place = divmod(batch - start, self.batches_per_shard)
+                return shards + full, place
             shards += -(-(stop - start) // self.batches_per_shard)
         raise IndexError(f"batch {batch}: expected one from 0 to {self.batches - 1}")
 

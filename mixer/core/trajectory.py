@@ -67,6 +67,7 @@ class Trajectory:
     step: Step
     _kept: list[tuple[int, ...]] = field(init=False)
     _last: tuple[int, Carries] | None = field(default=None, init=False)
+    _reached: tuple[int, tuple[int, ...]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._kept = [(0,) * len(self.rule.base)]
@@ -84,7 +85,15 @@ class Trajectory:
             self._kept.append(tuple(self._walk(list(self._kept[-1]), STRIDE)))
         if rest and self._in_arrays and STRIDE * len(self.rule.base) <= _LANE_CELLS:
             return [int(carry) for carry in self._walked(stretch)[rest]]
-        return self._walk(list(self._kept[stretch]), rest)
+        # Who asks for a batch often asks for it again, or for the next one.
+        reached = self._reached
+        at, carries = reached if reached is not None else (0, self._kept[0])
+        if not batch - rest <= at <= batch:
+            at, carries = batch - rest, self._kept[stretch]
+        walked = self._walk(list(carries), batch - at)
+        # Set as a whole, since plans are asked by several threads.
+        self._reached = (batch, tuple(walked))
+        return walked
 
     def _walked(self, stretch: int) -> Carries:
         """Return the carries before each batch of a stretch, shape ``(STRIDE, datasets)``; the last one is kept.

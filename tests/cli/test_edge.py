@@ -121,7 +121,7 @@ def test_json_behind_two_dashes_is_a_name(mixer: Mixer) -> None:
     assert "--json: no such file" in answer.err
 
 
-@pytest.mark.parametrize("command", ["init", "plan", "run", "status", "verify", "head"])
+@pytest.mark.parametrize("command", ["init", "plan", "run", "status", "verify", "head", "where"])
 def test_every_command_helps_with_an_example(mixer: Mixer, command: str) -> None:
     answer = mixer(command, "--help")
     assert answer.code == 0

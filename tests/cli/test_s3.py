@@ -36,7 +36,12 @@ def test_every_command_speaks_s3_and_shows_no_key(mixer: Mixer, tmp_path: Path, 
     assert mixer("status", output, "--json").json == ran.json
     verified = mixer("verify", output, "--json", "--debug")
     assert (verified.code, verified.json["ok"], verified.json["orphans"]) == (0, True, [])
-    assert len(mixer("head", output, "-n", "32", "--json").json["rows"]) == 32
+    rows = mixer("head", output, "-n", "32", "--json").json["rows"]
+    assert len(rows) == 32
+    (place,) = mixer("where", output, "--batch", "7", "--slot", "3", "--json").json["places"]
+    assert (place["dataset"], place["dataset_row"]) == (rows[31]["_dataset"], rows[31]["_row"])
+    assert (place["output"], place["path"], place["shard_row"]) == (output, "data/shard-00000002.parquet", 7)
+    assert place["file"].startswith(f"{s3_url}/in/{place['dataset']}/part-")
     assert mixer("plan", config, "--json").json["action"] == "nothing"
 
     data = bytearray(store.get("out/data/shard-00000001.parquet") or b"")

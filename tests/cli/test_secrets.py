@@ -101,6 +101,7 @@ def commands(config: str, output: str) -> list[list[str]]:
         ["status", output],
         ["verify", output],
         ["head", output],
+        ["where", output, "--batch", "0", "--slot", "0"],
         ["gc", output],
         ["gc", output, "--delete"],
         ["doctor", config],

@@ -132,3 +132,15 @@ def test_neighbours_are_parted() -> None:
     steps = np.diff(order)
     assert abs(np.abs(steps).mean() / (200_000 / 3) - 1) < 0.01
     assert abs(np.count_nonzero(steps > 0) / len(steps) - 0.5) < 0.005
+
+
+@given(blocks, seeds, st.text(max_size=5))
+def test_the_position_of_a_row_is_where_it_comes(sizes: tuple[int, ...], seed: int, name: str) -> None:
+    order = BlockOrder(sizes, seed, name)
+    assert [order.position(row) for row in order.rows(0, sum(sizes)).tolist()] == list(range(sum(sizes)))
+
+
+@pytest.mark.parametrize("row", [-1, 9])
+def test_rows_outside_of_the_dataset_have_no_position(row: int) -> None:
+    with pytest.raises(ValueError, match=f"row {row}: expected one from 0 to 8"):
+        BlockOrder((4, 5), 1, "web").position(row)

@@ -46,3 +46,19 @@ def test_an_empty_dataset_gives_nothing() -> None:
     assert Passes("web", 0).stretches(0, 0) == []
     with pytest.raises(ValueError, match="'web': it is empty"):
         Passes("web", 0).stretches(0, 1)
+
+
+@given(blocks, st.booleans(), st.integers(0, 2**32))
+def test_items_and_their_rows_are_told_both_ways(sizes: tuple[int, ...], shuffled: bool, seed: int) -> None:
+    size = sum(sizes)
+    passes = Passes("web", size, sizes if shuffled else None, seed)
+    epochs, rows = passes.rows(0, 3 * size)
+    items = [passes.item(offset) for offset in range(3 * size)]
+    assert items == list(zip(epochs.tolist(), rows.tolist(), strict=True))
+    assert [passes.offset(epoch, row) for epoch, row in items] == list(range(3 * size))
+
+
+@pytest.mark.parametrize(("epoch", "row"), [(-1, 0), (0, -1), (2, 9)])
+def test_a_row_that_no_pass_has_is_no_item(epoch: int, row: int) -> None:
+    with pytest.raises(ValueError, match=f"a row from 0 to 8, found epoch {epoch}, row {row}"):
+        Passes("web", 9, (4, 5)).offset(epoch, row)

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,17 +51,21 @@ def bare_environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running_prefect_server(*, like: PrefectServer | None = None) -> Iterator[PrefectServer]:
+def running_prefect_server(
+    *, like: PrefectServer | None = None, home: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[PrefectServer]:
     """Start a server, and kill it with its whole process group at the end; call it in the main thread.
 
     Args:
         like: A running one whose database is copied, because making one takes a while.
+        home: Where it is at home, or was before; a new place if left out.
+        settings: What it is told beside the usual.
     """
     with tempfile.TemporaryDirectory(prefix="prefect-") as folder:
-        home = Path(folder)
+        home = home or Path(folder)
         if like is not None:
             _copy_database(like.home / ".prefect", home / ".prefect")
-        process, port = _start(home)
+        process, port = _start(home, settings or {})
         try:
             yield PrefectServer(f"http://127.0.0.1:{port}/api", home, process.pid)
         finally:
@@ -74,7 +78,7 @@ def _copy_database(origin: Path, target: Path) -> None:
         source.backup(copy)
 
 
-def _start(home: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _start(home: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     log = home / "log"
     for _ in range(_STARTS):
         port = _free_port()
@@ -99,6 +103,7 @@ def _start(home: Path) -> tuple[subprocess.Popen[bytes], int]:
                     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.2",
                     # With it a first start copies files into the installed package.
                     "PREFECT_SERVER_UI_ENABLED": "false",
+                    **settings,
                 },
             )
         if is_answering(process, port, "/api/health", seconds=_READY_S, pause_s=0.1):
