@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixer.core.arguments import whole_number
-from mixer.core.order import random_keys, random_order
+from mixer.core.order import random_keys, random_order, sorted_places
 
 Int64s = npt.NDArray[np.int64]
 
@@ -136,36 +136,7 @@ class LengthGroups:
         """Return all items by length, and those of one length in the named order, shape ``(items,)``."""
         if not path:
             return np.argsort(self.codes, kind="stable").astype(np.int64, copy=False)
-        return sorted_places(self.codes, random_keys(len(self.codes), *path, "items"))
-
-
-def sorted_places(codes: npt.NDArray[np.unsignedinteger], keys: npt.NDArray[np.uint64]) -> Int64s:
-    """Return the places of items sorted by code, then by key, then by place: ``np.lexsort((keys, codes))``, but faster.
-
-    Args:
-        codes: Small numbers, shape ``(items,)``.
-        keys: Random numbers, so that few of one code are alike in their first bits, shape ``(items,)``.
-
-    >>> sorted_places(np.array([1, 0, 1], dtype=np.uint16), np.array([2**63, 5, 9], dtype=np.uint64)).tolist()
-    [1, 2, 0]
-    """
-    # Code, as much of the key as there is room for, and place are sorted as one number: no indirect sort, no gather.
-    code_bits = int(codes.max(initial=0)).bit_length()
-    place_bits = len(codes).bit_length()
-    packed = keys >> np.uint64(code_bits + place_bits) << np.uint64(place_bits)
-    if code_bits:
-        packed |= codes.astype(np.uint64) << np.uint64(64 - code_bits)
-    packed |= np.arange(len(codes), dtype=np.uint64)
-    packed.sort()
-    places = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
-    packed >>= np.uint64(place_bits)
-    tied = np.flatnonzero(packed[1:] == packed[:-1])
-    if len(tied):
-        # Those whose kept bits are alike stand by place so far; all such runs are put right by whole keys at once.
-        runs = np.union1d(tied, tied + 1)
-        some = places[runs]
-        places[runs] = some[np.lexsort((some, keys[some], codes[some]))]
-    return places
+        return sorted_places(random_keys(len(self.codes), *path, "items"), self.codes)
 
 
 def _ranges(starts: Int64s, offsets: Int64s) -> Int64s:

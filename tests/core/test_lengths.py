@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.lengths import Batches, checked_lengths, group_by_length, size_table, sorted_places
-from mixer.core.order import random_keys, random_order
+from mixer.core.lengths import Batches, checked_lengths, group_by_length, size_table
+from mixer.core.order import random_keys, random_order, sorted_places
 
 lengths = st.lists(st.integers(0, 12), max_size=60)
 sizes = st.integers(1, 7)
@@ -114,13 +114,13 @@ def test_places_are_sorted_by_code_then_by_key_then_by_place(pairs: list[tuple[i
     # With fewer bits that differ, more keys are the same in the bits that are sorted first.
     codes = np.array([code for code, _ in pairs], dtype=np.uint16)
     keys = np.array([key >> alike for _, key in pairs], dtype=np.uint64)
-    assert sorted_places(codes, keys).tolist() == np.lexsort((np.arange(len(keys)), keys, codes)).tolist()
+    assert sorted_places(keys, codes).tolist() == np.lexsort((np.arange(len(keys)), keys, codes)).tolist()
 
 
 def test_among_many_items_ties_of_the_first_bits_are_put_right() -> None:
     codes = (np.arange(300_000) % 3).astype(np.uint32)
     keys = random_keys(300_000, 5) >> np.uint64(20)
-    assert np.array_equal(sorted_places(codes, keys), np.lexsort((keys, codes)))
+    assert np.array_equal(sorted_places(keys, codes), np.lexsort((keys, codes)))
 
 
 @given(st.lists(st.integers(0, 2**62), max_size=20), sizes)

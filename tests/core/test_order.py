@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.order import BlockOrder, FullOrder, blocks_of, full_order, random_keys, random_order
+from mixer.core.order import BlockOrder, FullOrder, blocks_of, full_order, random_keys, random_order, sorted_places
 
 blocks = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(tuple)
 seeds = st.integers(0, 2**64)
@@ -144,3 +144,19 @@ def test_the_position_of_a_row_is_where_it_comes(sizes: tuple[int, ...], seed: i
 def test_rows_outside_of_the_dataset_have_no_position(row: int) -> None:
     with pytest.raises(ValueError, match=f"row {row}: expected one from 0 to 8"):
         BlockOrder((4, 5), 1, "web").position(row)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 60))
+def test_an_order_is_a_stable_sort_of_its_numbers(drawn: list[int], alike: int) -> None:
+    # With fewer bits that differ, more of them are the same in the bits that are sorted first.
+    keys = np.array([key >> alike for key in drawn], dtype=np.uint64)
+    assert sorted_places(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("items", [65_535, 65_536, 65_537, 65_538, 200_000])
+def test_an_order_of_many_is_a_stable_sort_of_its_numbers(items: int) -> None:
+    keys = random_keys(items, 17, "web", "all")
+    assert np.array_equal(full_order(items, 17, "web"), np.argsort(keys, kind="stable"))
+    # Of so few bits each number is there many times, also on both sides of what is worked on at a time.
+    few = keys >> np.uint64(52)
+    assert np.array_equal(sorted_places(few), np.argsort(few, kind="stable"))
