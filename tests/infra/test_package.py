@@ -20,9 +20,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mixer", "flows")
 EXTRAS = {
+    "mixer/preparation/external.py": "sort",
     "mixer/storage/azure.py": "azure",
     "mixer/storage/azure_filesystem.py": "azure",
     "mixer/storage/gcs_filesystem.py": "gcs",
+    "mixer/tokenizing/hugging.py": "tokenizers",
+    "mixer/tokenizing/ranks.py": "tiktoken",
     "mixer/torch": "torch",
 }
 """Modules, and folders of such, that stand behind an extra of their own."""
