@@ -40,6 +40,8 @@ def settle(config: MixConfig | str, date: dt.date | None, flow_run: FlowRun, cli
         ConfigError: The config cannot be read, or is none, or it is not clear which date or order it means.
         StoreError: The store of the config did not answer.
     """
+    # What follows may fail, and then a person should know which mix it was.
+    client.update_flow_run(flow_run.id, name=run_name(config if isinstance(config, str) else config.output, None))
     deployment = client.read_deployment(flow_run.deployment_id) if flow_run.deployment_id else None
     if isinstance(config, str):
         config = read_config(config)

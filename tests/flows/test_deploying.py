@@ -148,6 +148,7 @@ def test_a_date_without_a_place_for_it_is_refused(api: SyncPrefectClient, deploy
     failed = carried_out(api, asked(api, deployment, config=config_values(tmp_path), date="2026-02-27"))
     assert failed.state is not None
     assert "date: given, but the output" in str(failed.state.message)
+    assert failed.name == f"premix {tmp_path}/out"
     with pytest.raises(ConfigError, match="is the date of a flow run of a deployment, and this one is of none"):
         premix(mix_config(tmp_path, output=str(tmp_path / "{date}")))
 
