@@ -110,7 +110,7 @@ def _begun(folder: Path, server: PrefectServer, api: SyncPrefectClient, dying: P
         (folder / f"{name}.hold").touch()
     schedule = {"cron": "0 3 * * *", "timezone": ZONE}
     wanted = [
-        nightly.deployment_like("due", folder / "due.hold", is_quick=False, schedules=[schedule]),
+        nightly.deployment_like("due", folder / "due.hold", is_quick=QUICK, schedules=[schedule]),
         nightly.deployment_like("killed", folder / "killed.hold", is_quick=QUICK),
         nightly.deployment_like("cancelled", folder / "cancelled.hold", is_quick=QUICK),
         nightly.deployment_like("dead", folder / "dead.hold", is_quick=QUICK, pool="mortal"),
