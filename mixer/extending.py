@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from mixer import planning
+from mixer.asking import epochs_in
 from mixer.config import MixConfig
 from mixer.core import commits
 from mixer.core.commits import Amendment, Commit, Slot
@@ -123,9 +124,7 @@ def _extension(
     try:
         longer = planning.replanned(started, grown, cuts=_cuts(run, batches), extensions=run.extensions + 1)
     except NotEnoughDataError as error:
-        raise NotEnoughDataError(
-            f"{error} A run keeps the inputs that it was started with: what is added to them now needs another output."
-        ) from error
+        raise NotEnoughDataError(f"{error} {_kept(started)}") from error
     changed = first_change(run.plan, longer.plan)
     if changed is not None and changed < min(run.plan.batches, longer.plan.batches):
         raise _refusal(
@@ -149,6 +148,23 @@ def _extension(
         batches=batches,
         prev=head,
     )
+
+
+def _kept(run: Planned) -> str:
+    """Return why more data is of no use to a run that is there, and what to do instead."""
+    why = "A run keeps the inputs that it was started with: what is added to them now needs another output."
+    copies = [
+        f"{name!r} holds {epochs_in(run.inventories[name])}"
+        for name, dataset in run.config.datasets.items()
+        if dataset.shuffle == "full" and run.config.on_exhausted == "repeat"
+    ]
+    if copies:
+        why += (
+            f" Of datasets with `shuffle: full` it keeps the copies, with as many epochs as it began: that of "
+            f"{', that of '.join(copies)}. To take more, start another output with the longer config: its batches are "
+            f"the same as far as those of this run go."
+        )
+    return why
 
 
 def check_only_longer(run: Planned, config: MixConfig) -> None:
