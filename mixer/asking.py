@@ -16,7 +16,15 @@ from mixer.core.weights import parse_share, tempered, weights_of_shares
 from mixer.errors import CorruptionError, NotEnoughDataError
 from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
-from mixer.sources.windows import check_stored, id_bytes, window_schema, windows_in
+from mixer.sources.windows import (
+    are_rows,
+    check_stored,
+    id_bytes,
+    stream_facts,
+    window_schema,
+    windows_in,
+    windows_json,
+)
 
 Schemas = Sequence[tuple[str, pa.Schema]]
 """Where files are, and their columns."""
@@ -32,7 +40,7 @@ def items_of(dataset: DatasetConfig, inventory: Inventory) -> int:
         dataset: What the config says of it.
         inventory: Its files; of a dataset that is prepared, those of the last prepared copy.
     """
-    if dataset.window is not None:
+    if dataset.window is not None and not are_rows(inventory.facts):
         return windows_in(dataset.window).count(inventory.rows)
     return inventory.rows // epochs_in(inventory)
 
@@ -62,21 +70,11 @@ def item_schemas(
 
 def window_definition(dataset: DatasetConfig, inventory: Inventory) -> dict[str, JSON]:
     """Return what decides the windows of a stream, as plain values; nothing for a dataset of rows."""
-    window = dataset.window
-    if window is None:
+    if dataset.window is None:
         return {}
-    shape = windows_in(window)
-    return {
-        "window": {
-            "context_length": shape.context_length,
-            "stride": shape.stride,
-            "pad_id": window.pad_id,
-            "store_as": window.store_as,
-            "documents": window.documents,
-            "end_of_text": inventory.facts.get("end_of_text"),
-            "ids": inventory.rows,
-        }
-    }
+    stream = stream_facts(inventory.facts)
+    ids = stream.get("ids") if are_rows(inventory.facts) else inventory.rows
+    return {"window": {**windows_json(dataset.window), "end_of_text": stream.get("end_of_text"), "ids": ids}}
 
 
 def epochs_in(inventory: Inventory) -> int:
@@ -151,8 +149,7 @@ def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[
 def epochs_needed(config: MixConfig, inventories: Mapping[str, Inventory]) -> dict[str, int]:
     """Return how many passes over each dataset a copy of all its rows in random orders is to hold.
 
-    Those that may be taken at the most, if the config says so by `max_epochs`; so a run can be made longer later on.
-    Else those that the run begins.
+    Those that the run begins, whatever `max_epochs` allows: each one takes as much room as the dataset.
 
     Args:
         config: What is asked for.
@@ -166,10 +163,7 @@ def epochs_needed(config: MixConfig, inventories: Mapping[str, Inventory]) -> di
     phases, limits = phases_of(config, inventories), limits_of(config, inventories)
     schedule = resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted, sizes=sizes)
     taken = schedule.offsets_at(schedule.batches)
-    return {
-        name: dataset.max_epochs or max(1, -(-items // max(1, size)))
-        for (name, dataset), size, items in zip(config.datasets.items(), sizes, taken, strict=True)
-    }
+    return {name: max(1, -(-items // max(1, size))) for name, size, items in zip(names, sizes, taken, strict=True)}
 
 
 def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Passes, ...]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mixer.asking import item_bytes, items_of
+from mixer.asking import epochs_in, item_bytes, items_of
 from mixer.core.forecast import Memory, Ranks, common_ranks, ending_batches, memory_of, phase_stops
 from mixer.core.passes import Passes
 from mixer.core.plan import Plan
@@ -16,7 +16,7 @@ from mixer.core.reads import NOTHING, Layout, Reads, WindowLayout, reads_of
 from mixer.planning import Planned
 from mixer.sources.groups import Limits
 from mixer.sources.inventory import FileEntry, Inventory
-from mixer.sources.windows import windows_in
+from mixer.sources.windows import are_rows, windows_in
 from mixer.storage.inputs import is_remote
 
 _SHARDS_LOOKED_AT = 32
@@ -27,7 +27,7 @@ _MERGED_READ_BYTES = 32 << 20
 _REMOTE_BUFFER_BYTES = 4 << 20
 _LOCAL_BUFFER_BYTES = 256 << 10
 """See `mixer.sources.files`: the buffer of each column of a row group that is decoded in pieces."""
-_ORDER_BYTES = 20
+_ORDER_BYTES = 16
 """Of each row, while the order of all rows is made: random numbers, places, and what sorting them takes."""
 
 
@@ -130,21 +130,22 @@ def _datasets(planned: Planned, layouts: list[Layout | WindowLayout]) -> Iterato
 
 def _stored_bytes(planned: Planned, name: str, items: int) -> int:
     """Return the bytes of files that so many items of a dataset take."""
-    size = items_of(planned.config.datasets[name], planned.inventories[name])
-    return planned.inventories[name].bytes * items // size if size else 0
+    inventory = planned.inventories[name]
+    size = items_of(planned.config.datasets[name], inventory) * epochs_in(inventory)
+    return inventory.bytes * items // size if size else 0
 
 
 def _repeated(planned: Planned, name: str) -> Fraction:
-    """Return how often the windows of a dataset, taken once, hold each of its ids on average; 1 for rows."""
+    """Return how often the windows of a stream, taken once, hold each of its ids on average; 1 for rows."""
     dataset, inventory = planned.config.datasets[name], planned.inventories[name]
-    if dataset.window is None:
+    if dataset.window is None or are_rows(inventory.facts):
         return Fraction(1)
     return Fraction(items_of(dataset, inventory) * windows_in(dataset.window).length, max(1, inventory.rows))
 
 
 def _layout_of(planned: Planned, name: str) -> Layout | WindowLayout:
     inventory, window = planned.inventories[name], planned.config.datasets[name].window
-    if window is None:
+    if window is None or are_rows(inventory.facts):
         return _layout(inventory, len(planned.schema))
     return WindowLayout(_layout(inventory, 2 if window.documents else 1), windows_in(window))
 
@@ -226,7 +227,7 @@ def _memory(planned: Planned, output_bytes: int) -> Memory:
 
 
 def _shuffled_bytes(passes: Passes, row: Fraction, *, lineage: bool) -> int:
-    """Return half of what shuffling takes: blocks are there twice; of all rows the order is made in 20 bytes each."""
+    """Return half of what shuffling takes: blocks are there twice; of all rows the order is made in 16 bytes each."""
     if passes.full:
         return _ORDER_BYTES * passes.size // 2 if lineage else 0
     return round(max(passes.blocks) * row) if passes.blocks else 0

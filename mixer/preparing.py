@@ -20,6 +20,7 @@ from mixer.preparation import chain
 from mixer.preparation.chain import Files, Parquet, find_files
 from mixer.preparation.engine import Link, OnPart, Place, ShouldStop, find_copy, make_copy
 from mixer.preparation.record import FOLDER, Copy
+from mixer.preparation.scratch import remove_left
 from mixer.sources.inventory import Inventory
 from mixer.storage import open_store
 
@@ -163,6 +164,9 @@ def _finder() -> Take:
 
 def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
     def take(place: Place, link: Link) -> tuple[Copy | None, bool]:
+        if place.scratch is not None:
+            # Whatever is to be done now: what a killed sort has left may be large.
+            remove_left(place.scratch)
         found = find_copy(place, link.key)
         if found is not None:
             return found, False
@@ -219,7 +223,14 @@ class _Walk:
         if full and not self.missing:
             epochs = asking.epochs_needed(config, {name: found.inventory for name, found in datasets.items()})
             for name in full:
-                link = chain.order_link(datasets[name], seed=config.seed, epochs=epochs[name], fill=self._fill)
+                link = chain.order_link(
+                    config.datasets[name],
+                    datasets[name],
+                    self.place,
+                    seed=config.seed,
+                    epochs=epochs[name],
+                    fill=self._fill,
+                )
                 if (found := self._through(datasets[name], link)) is not None:
                     datasets[name] = found
         elif full:
@@ -251,7 +262,7 @@ class _Walk:
             return None
         if now is None or not chain.has_items_link(dataset):
             return now
-        return self._through(now, chain.items_link(dataset, now, seed=self.config.seed, fill=self._fill))
+        return self._through(now, chain.items_link(dataset, now, self.place, seed=self.config.seed, fill=self._fill))
 
     def _through(self, now: Parquet, stage: AbstractContextManager[Link]) -> Parquet | None:
         with stage as link:

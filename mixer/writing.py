@@ -24,7 +24,7 @@ from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
 from mixer.sources.parquet import ParquetSource
 from mixer.sources.passes import PassedSource
-from mixer.sources.windows import WindowSource, stream_schema, vocabulary_in
+from mixer.sources.windows import are_rows, open_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,9 @@ def open_sources(planned: Planned) -> dict[str, Source]:
 def _opened(planned: Planned, name: str, view: View, files: OpenFiles) -> Source:
     """Return a dataset as stored, or the windows of its stream, in the run's schema."""
     inventory, window = planned.inventories[name], planned.config.datasets[name].window
-    if window is None:
+    if window is None or are_rows(inventory.facts):
         return ParquetSource(name, inventory, planned.schema, view=view, files=files)
-    vocabulary = vocabulary_in(name, inventory.facts)
-    stream = ParquetSource(name, inventory, stream_schema(vocabulary, documents=window.documents), files=files)
-    return WindowSource(stream, window, schema=planned.schema, view=view)
+    return open_windows(name, inventory, window, schema=planned.schema, view=view, files=files)
 
 
 def encoded_shards(

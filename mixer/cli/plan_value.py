@@ -18,6 +18,7 @@ from mixer.previewing import Preview
 from mixer.sampling import Lengths, Pace
 from mixer.schemas.merging import MISSING
 from mixer.sources.inventory import Inventory
+from mixer.sources.windows import stream_facts
 
 
 def plan_value(
@@ -185,9 +186,8 @@ def _dataset(planned: Planned, place: int, ahead: Forecast) -> dict[str, Any]:
 
 def _stream(inventory: Inventory) -> dict[str, Any]:
     """Return what is known of the stream of ids that a dataset's windows are of; nothing for a dataset of rows."""
-    if "end_of_text_ids" not in inventory.facts:
-        return {}
-    return {"stream": {key: value for key, value in inventory.facts.items() if key != "prepared"}}
+    stream = stream_facts(inventory.facts)
+    return {"stream": stream} if "end_of_text_ids" in stream else {}
 
 
 def _tokens(plan: Plan, lengths: Mapping[str, Lengths | None]) -> dict[str, dict[str, Any] | None]:

@@ -56,8 +56,6 @@ def _items(dataset: DatasetConfig) -> Iterator[tuple[str, str]]:
             yield "batches", "windows are all of one length, so none need be kept apart; leave out this or `window`"
         if dataset.columns is not None:
             yield "columns", "windows are made of the one column that `window.text` names; leave it out"
-        if dataset.shuffle == "full":
-            yield "shuffle", "windows are shuffled by 'block', which needs no copy; 'full' takes rows or batches"
 
 
 def _length(config: MixFields) -> Iterator[tuple[Place, str]]:

@@ -64,7 +64,7 @@ class Passes:
     def order(self, epoch: int) -> BlockOrder | FullOrder | None:
         """Return the order of a pass; None if it is the stored one.
 
-        The last one asked for is kept: of all rows among each other 8 bytes a row, and 20 while it is made.
+        The last one asked for is kept: of all rows among each other 8 bytes a row, and 16 while it is made.
         """
         if self.blocks is None and not self.full:
             return None
@@ -95,8 +95,14 @@ class Passes:
         >>> Passes("web", 3).item(4)
         (1, 1)
         """
-        epochs, rows = self.rows(offset, offset + 1)
-        return int(epochs[0]), int(rows[0])
+        (part,) = self.stretches(offset, offset + 1)
+        order = self.order(part.epoch)
+        if order is None:
+            return part.epoch, part.start
+        if isinstance(order, FullOrder):
+            # The whole order is not made for one item of it.
+            return part.epoch, order.row(part.start)
+        return part.epoch, int(order.rows(part.start, part.stop)[0])
 
     def offset(self, epoch: int, row: int) -> int:
         """Return which item the stored row `row` is in a pass: the inverse of `item`.

@@ -3,7 +3,8 @@
     rows     if the files are not Parquet
     tokens   with `window`
     batches  with `batches`
-    order    with `shuffle: full`, when all datasets are there otherwise: how many passes it makes depends on them
+    order    with `shuffle: full`, when all datasets are there otherwise: how many passes it makes depends on them;
+             of a stream of tokens it makes windows, in that order
 
 The modules of the stages are imported when a stage is made: most runs need none.
 """
@@ -11,12 +12,14 @@ The modules of the stages are imported when a stage is made: most runs need none
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mixer.config import DatasetConfig
+from mixer.config.fields import WindowConfig
 from mixer.core.fingerprint import JSON
 from mixer.errors import ConfigError, InputError
 from mixer.preparation.engine import Link, Place, inventory_of
@@ -25,8 +28,12 @@ from mixer.schemas import View, merge, schema_to_json
 from mixer.sources.base import Source
 from mixer.sources.inventory import Inventory, take_inventory
 from mixer.sources.parquet import ParquetSource
+from mixer.sources.windows import STREAM, check_stored, open_windows, stream_facts, windows_json
 from mixer.storage.inputs import InputFile, InputListing
 from mixer.storage.patterns import SUFFIXES
+
+if TYPE_CHECKING:
+    from mixer.preparation.external import SortLimits
 
 Schemas = Sequence[tuple[str, pa.Schema]]
 """Where files are, and their columns as stored."""
@@ -129,12 +136,13 @@ def has_items_link(dataset: DatasetConfig) -> bool:
 
 
 @contextmanager
-def items_link(dataset: DatasetConfig, now: Parquet, *, seed: int, fill: bool) -> Iterator[Link]:
+def items_link(dataset: DatasetConfig, now: Parquet, place: Place, *, seed: int, fill: bool) -> Iterator[Link]:
     """Give the stage that makes tokens or batches of a dataset's rows.
 
     Args:
         dataset: What the config says; it has `window` or `batches`.
         now: What the dataset is by now.
+        place: Where copies lie; what is sorted lies there meanwhile, if that is a local disk.
         seed: The config's.
         fill: Whether columns that a file lacks are null in it.
 
@@ -150,16 +158,32 @@ def items_link(dataset: DatasetConfig, now: Parquet, *, seed: int, fill: bool) -
         elif dataset.batches is not None:
             from mixer.preparation.batching import BatchesStage  # noqa: PLC0415 -- see the top
 
-            yield Link(BatchesStage(now.name, dataset.batches, source, reads, seed), now.watched, "batches")
+            stage = BatchesStage(now.name, dataset.batches, source, reads, seed, limits=_limits(place))
+            yield Link(stage, now.watched, "batches")
 
 
 @contextmanager
-def order_link(now: Parquet, *, seed: int, epochs: int, fill: bool) -> Iterator[Link]:
-    """Give the stage that puts a dataset's rows into a random order, `epochs` times; else as `items_link`."""
+def order_link(  # noqa: PLR0913 -- those of `items_link` and one more
+    dataset: DatasetConfig, now: Parquet, place: Place, *, seed: int, epochs: int, fill: bool
+) -> Iterator[Link]:
+    """Give the stage that puts a dataset's rows, or its windows, into a random order, `epochs` times.
+
+    The rest is as of `items_link`.
+    """
     from mixer.preparation.sorting import FullShuffleStage  # noqa: PLC0415 -- see the top
 
-    with _read(now, fill=fill) as (source, reads):
-        yield Link(FullShuffleStage(now.name, source, reads, seed, epochs), now.watched, "order")
+    window = dataset.window
+    told: dict[str, JSON] = {} if window is None else {STREAM: stream_facts(now.inventory.facts)}
+    with _read(now, fill=fill) if window is None else _read_windows(now, window) as (source, reads):
+        stage = FullShuffleStage(now.name, source, reads, seed, epochs, told, limits=_limits(place))
+        yield Link(stage, now.watched, "order")
+
+
+def _limits(place: Place) -> SortLimits:
+    """Return what a sort may take, and where: beside the copies, as the disk for those is chosen for its room."""
+    from mixer.preparation.external import SortLimits  # noqa: PLC0415 -- see the top
+
+    return SortLimits() if place.scratch is None else SortLimits(scratch=place.scratch)
 
 
 @contextmanager
@@ -168,13 +192,24 @@ def _read(now: Parquet, *, fill: bool, only: str | None = None) -> Iterator[tupl
     schema = merge({now.name: now.schemas}, lineage=False, views={now.name: View(fill=fill)}).schema
     if only is not None and only in schema.names:
         schema = pa.schema([schema.field(only)])
-    came_from: JSON = (
-        {"copy": now.copies[-1].key}
-        if now.copies
-        else {"files": [[entry.url, entry.bytes, entry.version, entry.footer_sha256] for entry in now.inventory.files]}
-    )
     source = ParquetSource(now.name, now.inventory, schema, view=View(fill=fill))
-    try:
-        yield source, {"from": came_from, "columns": schema_to_json(schema)["columns"]}
-    finally:
-        source.close()
+    with closing(source):
+        yield source, {"from": _came_from(now), "columns": schema_to_json(schema)["columns"]}
+
+
+@contextmanager
+def _read_windows(now: Parquet, window: WindowConfig) -> Iterator[tuple[Source, JSON]]:
+    """Give the windows of a dataset's stream, and what tells them apart from all others.
+
+    Raises:
+        SchemaError: They cannot be stored as the config asks.
+    """
+    check_stored(now.name, window, now.inventory.facts)
+    with closing(open_windows(now.name, now.inventory, window)) as source:
+        yield source, {"from": _came_from(now), "windows": windows_json(window)}
+
+
+def _came_from(now: Parquet) -> JSON:
+    if now.copies:
+        return {"copy": now.copies[-1].key}
+    return {"files": [[entry.url, entry.bytes, entry.version, entry.footer_sha256] for entry in now.inventory.files]}

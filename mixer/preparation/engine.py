@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +30,7 @@ from mixer.sources.footers import footer_of
 from mixer.sources.inventory import FileEntry, Inventory
 from mixer.storage import Store
 from mixer.storage.inputs import InputFile, difference, is_remote, stat_input
+from mixer.storage.urls import TEMPORARY_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,14 @@ class Place:
     def url(self) -> str:
         """Where that is, without a closing slash."""
         return f"{self.store.url.rstrip('/')}/{self.prefix}".rstrip("/")
+
+    @property
+    def scratch(self) -> Path | None:
+        """Folder beside the copies for what is of no use once a process has ended; None if they are on no local disk.
+
+        The store neither lists what lies there nor takes it for anything else.
+        """
+        return None if is_remote(self.store.url) else Path(self.store.url) / TEMPORARY_FOLDER
 
     def name(self, key: str, name: str) -> str:
         """Return what an object of a copy is called in the store."""

@@ -138,10 +138,17 @@ def opened_sorter(name: str, schema: pa.Schema, limits: SortLimits) -> Iterator[
     carried = carried_schema(name, schema)
     with (
         _blaming(name, limits.scratch),
-        scratch_folder(limits.scratch) as folder,
+        scratch_folder(_there(limits.scratch)) as folder,
         closing(_connected(duckdb, folder, limits)) as database,
     ):
         yield Sorter(name, schema, limits, folder, database, carried)
+
+
+def _there(scratch: Path) -> Path:
+    """Return the scratch folder, made if it is not there, but not where it lies: that may have been removed."""
+    scratch.parent.mkdir(exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    return scratch
 
 
 def _duckdb(name: str) -> ModuleType:
@@ -280,5 +287,6 @@ def _no_room(name: str, scratch: Path, error: Exception) -> StoreError:
     reason = str(error).strip().split("\n")[0]
     return StoreError(
         f"dataset {name!r}: its rows cannot be sorted in {scratch}: {reason}; the sort needs room there for all the "
-        f"rows, decoded: make room, or name another folder with the environment variable TMPDIR, then run again"
+        f"rows, decoded: make room, or name another place of prepared copies with `prepared` (if that is in a store: "
+        f"another folder with the environment variable TMPDIR), then run again"
     )

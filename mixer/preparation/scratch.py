@@ -28,14 +28,19 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
     Raises:
         OSError: There is no such folder, or nothing can be made in it.
     """
-    for left in sorted(parent.glob(f"{PREFIX}*")):
-        _remove_if_left(left)
+    remove_left(parent)
     folder, lock = _new_folder(parent)
     try:
         yield folder
     finally:
         _remove(folder)
         lock.close()
+
+
+def remove_left(parent: Path) -> None:
+    """Remove the folders that killed processes have left in `parent`, which need not be there."""
+    for left in sorted(parent.glob(f"{PREFIX}*")):
+        _remove_if_left(left)
 
 
 def scratch_file(folder: Path, name: str) -> IO[bytes]:

@@ -25,7 +25,8 @@ from mixer.sources.base import Source
 
 _READ_BYTES = 8 << 20
 """About how much is read of a source at once."""
-_FIRST_READ_ROWS = 256
+_FIRST_READ_ROWS = 1
+"""Of rows that nobody has seen yet one may be a window of many MiB."""
 _MOST_READ_ROWS = 2048
 """Few, as the next rows may be far wider than the last ones."""
 
@@ -54,6 +55,8 @@ class FullShuffleStage:
     """Seed of the first epoch; that of the next one is greater by 1."""
     epochs: int = 1
     """How many there are, one after the other."""
+    told: Mapping[str, JSON] = field(default_factory=dict)
+    """What else is to be known of the copy: it follows from `reads`."""
     limits: SortLimits = field(default_factory=SortLimits)
     cuts: Cuts = Cuts()  # noqa: RUF009 -- a frozen value
 
@@ -97,7 +100,7 @@ class FullShuffleStage:
                 yield Part(rows, {"rows": done, "key": key, "place": place})
 
     def facts(self, last: Cursor | None) -> Mapping[str, JSON]:
-        """Return the number of epochs.
+        """Return the number of epochs, and what else is told.
 
         Raises:
             CorruptionError: There are not as many rows as in so many epochs.
@@ -108,7 +111,7 @@ class FullShuffleStage:
                 f"dataset {self.name!r}: expected {self.epochs} times {self.source.rows} rows in the shuffled copy, "
                 f"found {rows}; remove the copy, and prepare it again"
             )
-        return {"epochs": self.epochs}
+        return {"epochs": self.epochs, **self.told}
 
     def _sorted(self, schema: pa.Schema, after: Cursor | None) -> Generator[pa.Table, None, None]:
         """Yield all epochs' rows after a cursor in their order, behind two columns: key and place."""

@@ -3,6 +3,9 @@
 The stream is a dataset of its own: a column ``token`` of ids and a column ``document`` that says which document each
 is in, one row an id, in small row groups. So a window is reached by its number alone, and what windows share is not
 stored twice. Ids that the next windows take as well are kept from one read to the next.
+
+Only with `shuffle: full` a copy holds the windows themselves, as rows in random orders. What is known of the stream is
+then the fact `stream` of that copy.
 """
 
 from __future__ import annotations
@@ -21,11 +24,16 @@ from mixer.core.windows import windows_of
 from mixer.errors import CorruptionError, SchemaError
 from mixer.schemas import View, conform
 from mixer.sources.base import Source
+from mixer.sources.files import OpenFiles
+from mixer.sources.inventory import Inventory
+from mixer.sources.parquet import ParquetSource
 
 TOKEN = "token"  # noqa: S105 - a column of ids
 DOCUMENT = "document"
 INPUT_IDS = "input_ids"
 DOCUMENT_IDS = "document_ids"
+STREAM = "stream"
+"""The fact of a copy of windows that tells of their stream."""
 NO_DOCUMENT = -1
 """What `document_ids` says of an id that fills the last window up."""
 
@@ -82,13 +90,50 @@ def stream_schema(vocabulary: int, *, documents: bool = True) -> pa.Schema:
     return pa.schema(fields)
 
 
+def windows_json(window: WindowConfig) -> dict[str, JSON]:
+    """Return what of `window` decides the windows of a stream, as plain values.
+
+    >>> windows_json(WindowConfig(context_length=8, text="body"))["stride"]
+    8
+    """
+    shape = windows_in(window)
+    return {
+        "context_length": shape.context_length,
+        "stride": shape.stride,
+        "pad_id": window.pad_id,
+        "store_as": window.store_as,
+        "documents": window.documents,
+    }
+
+
+def are_rows(facts: Mapping[str, JSON]) -> bool:
+    """Return whether files that `facts` tell of hold windows as rows, and not a stream.
+
+    >>> are_rows({"ids": 40, "vocabulary": 9}), are_rows({"epochs": 2, "stream": {"ids": 40, "vocabulary": 9}})
+    (False, True)
+    """
+    return STREAM in facts
+
+
+def stream_facts(facts: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return what `facts` tell of a stream, be they those of the stream or of a copy of its windows.
+
+    >>> stream_facts({"epochs": 2, "stream": {"ids": 40}, "prepared": {}}), stream_facts({"ids": 40, "prepared": {}})
+    ({'ids': 40}, {'ids': 40})
+    """
+    stream = facts.get(STREAM, facts)
+    if not isinstance(stream, Mapping):
+        raise CorruptionError(f"a prepared copy of windows: expected facts of their stream, found {stream!r:.100}")
+    return {name: fact for name, fact in stream.items() if name != "prepared"}
+
+
 def vocabulary_in(name: str, facts: Mapping[str, JSON]) -> int:
     """Return one more than the greatest id of the stream that `facts` tell of.
 
     Raises:
-        CorruptionError: They are none of a stream.
+        CorruptionError: They tell of none.
     """
-    vocabulary = facts.get("vocabulary")
+    vocabulary = stream_facts(facts).get("vocabulary")
     if type(vocabulary) is not int or vocabulary < 1:
         raise CorruptionError(f"dataset {name!r}: its prepared copy does not say how many token ids there are")
     return vocabulary
@@ -202,6 +247,25 @@ class WindowSource:
             dtype = np.promote_types(column.dtype, np.min_scalar_type(fill))
             column = np.concatenate([column.astype(dtype), np.full(lacking, fill, dtype)])
         return windows_of(column, self._windows.context_length, self._windows.stride)
+
+
+def open_windows(  # noqa: PLR0913 -- what each of the two sources asks for
+    name: str,
+    inventory: Inventory,
+    window: WindowConfig,
+    *,
+    schema: pa.Schema | None = None,
+    view: View = View(),  # noqa: B008 - a frozen value
+    files: OpenFiles | None = None,
+) -> WindowSource:
+    """Return the windows of the stream that `inventory` tells of; the rest is as of `WindowSource` and `ParquetSource`.
+
+    Raises:
+        CorruptionError: It tells of no stream.
+    """
+    ids = stream_schema(vocabulary_in(name, inventory.facts), documents=window.documents)
+    stream = ParquetSource(name, inventory, ids, files=files)
+    return WindowSource(stream, window, schema=schema, view=view)
 
 
 def _stored(store_as: str) -> np.dtype[np.integer[Any]]:

@@ -22,7 +22,6 @@ def with_web(fields: str) -> str:
         ("format: jsonl, document: file", "document: only plain text has it, and the format is 'jsonl'; leave it out"),
         (f"{WINDOW}, batches: {{by: n, size: 2}}", "batches: windows are all of one length"),
         (f"{WINDOW}, columns: [text]", "columns: windows are made of the one column that `window.text` names"),
-        (f"{WINDOW}, shuffle: full", "shuffle: windows are shuffled by 'block'"),
         ("format: yaml", "format: expected 'parquet', 'jsonl', 'json', 'csv', 'tsv', 'text', 'arrow', 'huggingface'"),
         ("window: {context_length: 0}", "window.context_length: expected a positive whole number, found 0"),
         ("window: {context_length: 8, end_of_text: true}", "window.end_of_text: expected a token, or its id, found"),

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from mixer import building
 from mixer.config import MixConfig, config_from
 from mixer.errors import NotEnoughDataError
+from mixer.forecasting import forecast
 from mixer.planning import Planned, plan
 from mixer.preparation import sorting
 from mixer.preparation.cutting import Cuts
@@ -143,8 +144,7 @@ def test_another_process_makes_the_same_copy_and_the_same_shards(tmp_path: Path)
         )
         values = config.model_dump(mode="json", exclude_none=True)
         if name == "there":
-            (tmp_path / "temporary").mkdir()
-            environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONHASHSEED": "7"}
+            environment = {**os.environ, "PYTHONHASHSEED": "7"}
             subprocess.run([sys.executable, "-c", BUILD, repr(values)], check=True, env=environment)
         else:
             building.build(config)
@@ -153,7 +153,6 @@ def test_another_process_makes_the_same_copy_and_the_same_shards(tmp_path: Path)
         found.append({str(path.relative_to(out)): path.read_bytes() for path in kept if path.is_file()})
     assert len(found[0]) > 5
     assert found[0] == found[1]
-    assert not list((tmp_path / "temporary").glob("mixer-sort-*"))
 
 
 SMALL = Cuts(row_group_bytes=400, part_bytes=1000)
@@ -204,15 +203,33 @@ def test_a_run_is_made_longer_as_far_as_epochs_are_prepared(tmp_path: Path) -> N
     building.build(config_of(tmp_path, paths, shuffles, batches=20, **asked), extend=True)
     rows = taken_of(tmp_path / "out", "web")
     assert [(row["_epoch"], row["_row"]) for row in rows] == in_plain_words("web", 20, 5, 2)
-    with pytest.raises(NotEnoughDataError, match=r"dataset 'web' runs out first.*epochs that its prepared copy holds"):
+    with pytest.raises(NotEnoughDataError) as caught:
         building.build(config_of(tmp_path, paths, shuffles, batches=21, **asked), extend=True)
-    # Who says so beforehand has more of them.
-    more = {"web": {"max_epochs": 3}}
-    other = tmp_path / "other"
-    building.build(config_of(other, paths, shuffles, batches=12, more=more, **asked))
-    building.build(config_of(other, paths, shuffles, batches=30, more=more, **asked), extend=True)
-    rows = taken_of(other / "out", "web")
-    assert [(row["_epoch"], row["_row"]) for row in rows] == in_plain_words("web", 20, 5, 3)
+    assert "dataset 'web' runs out first" in str(caught.value)
+    assert (
+        "it keeps the copies, with as many epochs as it began: that of 'web' holds 2. To take more, start another"
+        in (str(caught.value))
+    )
+    # It is as is said there.
+    building.build(config_of(tmp_path / "other", paths, shuffles, batches=30, **asked))
+    longer = taken_of(tmp_path / "other/out", "web")
+    assert [(row["_epoch"], row["_row"]) for row in longer] == in_plain_words("web", 20, 5, 3)
+    first = [pq.read_table(folder / "out/data").slice(0, 20 * 4) for folder in (tmp_path, tmp_path / "other")]
+    assert first[0].equals(first[1])
+
+
+def test_no_epoch_is_prepared_that_the_run_does_not_begin(tmp_path: Path) -> None:
+    paths = write_inputs(tmp_path, {"web": 20, "code": 20})
+    asked: dict[str, Any] = {"on_exhausted": "repeat", "batches": 12, "more": {"web": {"max_epochs": 100}}}
+    config = config_of(tmp_path, paths, {"web": "full", "code": None}, **asked)
+    (stage,) = building.prepare(config).stages
+    assert (stage.rows, stage.facts["epochs"]) == (40, 2)
+    # Once it is there, what it holds is what may be taken.
+    planned = plan(config)
+    assert planned.plan.limits == (40, None)
+    # Of 40 rows, which are all of its files, 24 are taken.
+    used, stored = forecast(planned).datasets[0].used_bytes, planned.inventories["web"].bytes
+    assert used == stored * 24 // 40
 
 
 def test_nothing_is_prepared_for_a_run_that_cannot_be(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def size_for(length: int, asked: dict[str, Any]) -> int:
     return size
 
 
+def test_a_text_is_as_long_as_it_has_code_points(tmp_path: Path) -> None:
+    table = pa.table({"text": ["ab", "é", "éé", "a"], "n": range(4)})
+    _, batches = made_by(stage(table, tmp_path, {"by": "text", "size": 2}))
+    assert sorted(sorted(batch["n"]) for batch in batches) == [[0, 2], [1, 3]]
+
+
 @settings(max_examples=sized(short=25, long=300))
 @given(lengths_of_rows, asked_of_batches, st.sampled_from(["ids", "text", "length"]), st.integers(0, 2**63))
 def test_batches_are_what_plain_words_say(

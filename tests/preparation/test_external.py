@@ -118,6 +118,16 @@ def test_rows_come_by_key_and_then_by_place(tmp_path_factory: pytest.TempPathFac
     assert numbers == np.argsort(keys, kind="stable").tolist()
 
 
+def test_rows_of_one_key_come_by_place_in_whatever_order_they_are_given(tmp_path: Path) -> None:
+    rows = 5000
+    places = np.arange(rows)[::-1].copy()
+    table = pa.table({"n": places})
+    given_ = Keyed(places.astype(np.uint64) // 1000, places, table)
+    for narrow in (0, 10**6):
+        found = list(sorted_rows(table.schema, [given_], limits(tmp_path, narrow_bytes=narrow)))
+        assert [n for piece in found for n in piece.rows["n"].to_pylist()] == list(range(rows))
+
+
 def test_one_sorter_sorts_again_and_again(tmp_path: Path) -> None:
     table = pa.table({"t": [b"x" * 50, b"y", b"z" * 90]})
     with opened_sorter("web", table.schema, limits(tmp_path, narrow_bytes=40)) as sorter:
@@ -169,7 +179,8 @@ def test_a_sort_that_is_left_early_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"dataset 'web': its rows cannot be sorted in .*missing.*TMPDIR"):
-        list(sorted_rows(pa.schema({"n": pa.int64()}), [], limits(tmp_path / "missing")))
+        list(sorted_rows(pa.schema({"n": pa.int64()}), [], limits(tmp_path / "missing" / "a" / "b")))
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_duckdb_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,5 +232,6 @@ def test_a_full_disk_is_said_clearly_and_nothing_is_left(tmp_path: Path, narrow:
     said, left = done.stdout.rsplit("\n", 2)[:2]
     assert said.startswith(f"dataset 'web': its rows cannot be sorted in {tmp_path}: ")
     assert "File too large" in said
-    assert "make room, or name another folder with the environment variable TMPDIR" in said
+    assert "make room, or name another place of prepared copies with `prepared` (if that is in a store: " in said
+    assert "with the environment variable TMPDIR), then run again" in said
     assert left == "0"

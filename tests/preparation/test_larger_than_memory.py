@@ -89,6 +89,7 @@ def run(code: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(sized(short=600, long=1800))
 @pytest.mark.parametrize("kind", ["full", "batches"])
 def test_rows_larger_than_memory_are_sorted_in_bounded_memory(tmp_path: Path, kind: str) -> None:
     path = str(tmp_path / "0.parquet")
