@@ -133,8 +133,9 @@ _FITS: tuple[tuple[Any, Any, Any], ...] = (
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # Some lines have very many keys.
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # None
         raise BadLineError("duplicate_key", f"expected each key once, found {twice[:_SHOWN]!r} several times")
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixer.core.fingerprint import JSON
-from mixer.errors import ConfigError
+from mixer.errors import ConfigError, InputError
 from mixer.tokenizing.base import Encoded, Ids, chosen
 from mixer.tokenizing.pieces import Pieces, joined
 
@@ -81,7 +81,22 @@ class HuggingTokenizer:
         self._pieces = pieces
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of each text."""
+        """Return the ids of each text.
+
+        Raises:
+            InputError: The library gives up on one of them.
+        """
+        try:
+            return self._encoded(texts)
+        except Exception as error:  # the library raises nothing narrower
+            raise _failed(len(texts), error) from error
+        except BaseException as error:
+            # What ends its own code at once, as a regular expression that takes too long does, is no `Exception`.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise _failed(len(texts), error) from error
+
+    def _encoded(self, texts: Sequence[str]) -> Encoded:
         long = {place for place, text in enumerate(texts) if len(text) > self._pieces.longest}
         short = iter(self._ids([text for place, text in enumerate(texts) if place not in long]))
         parts = [self._long(text) if place in long else next(short) for place, text in enumerate(texts)]
@@ -110,6 +125,10 @@ class HuggingTokenizer:
                     return self._ids([text])[0]
         parts.append(before[0])
         return np.concatenate(parts)
+
+
+def _failed(texts: int, error: BaseException) -> InputError:
+    return InputError(f"the tokenizer fails on one of {texts} texts: {error}")
 
 
 def _starts(encoding: Any, start: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -238,6 +238,14 @@ def test_keys_that_are_data_are_refused_before_they_fill_the_memory(
         read(path)
 
 
+def test_a_key_that_comes_twice_is_found_among_very_many(tmp_path: Path) -> None:
+    # By looking through all keys for each of them this takes minutes.
+    keys = ",".join(f'"k{number}":1' for number in range(150_000))
+    path = written(tmp_path, "a.jsonl", GOOD + b'{%s,"k149999":1}\n' % keys.encode())
+    with pytest.raises(InputError, match="line 2: expected each key once, found 'k149999' several times"):
+        read(path)
+
+
 # Both ways to read a block give the same rows, whatever is done to it.
 
 _LEAVES = st.one_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,25 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: bytes) 
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"expected a tokenizer\.json, found something else"):
         open_tokenizer("web", window(tokenizer=str(tmp_path / "tokenizer.json")))
+
+
+def _gives_up(asked: dict[str, Any]) -> Opened:
+    return HuggingTokenizer(
+        json.dumps({**json.loads(trained.tokenizer_json()), **asked}).encode(), end_of_text=5, where="window"
+    )
+
+
+def test_a_text_that_the_library_gives_up_on_is_an_error_of_the_input() -> None:
+    words = {"type": "WordLevel", "vocab": {"known": 0}, "unk_token": "<unk>"}
+    with pytest.raises(InputError, match=r"the tokenizer fails on one of 2 texts: .*Missing \[UNK\]"):
+        _gives_up({"model": words, "added_tokens": []}).encode(["known", "unknown"])
+
+
+def test_a_regular_expression_that_ends_the_library_s_own_code_is_an_error_of_the_input() -> None:
+    # This ends in a panic, which is no `Exception` in Python.
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    with pytest.raises(InputError, match=r"the tokenizer fails on one of 1 texts: .*retry-limit"):
+        _gives_up({"pre_tokenizer": split}).encode(["a" * 40 + "b"])
 
 
 def test_an_end_of_text_that_a_document_holds_is_an_error_that_names_it() -> None:
