@@ -79,8 +79,14 @@ def spot_at(plan: Plan, batch: int, slot: int) -> Spot:
     return _spot(plan, place, batch, slot, plan.schedule.offsets_at(batch)[place] + slot - before)
 
 
-def spot_of(plan: Plan, place: int, offset: int) -> Spot:
+def spot_of(plan: Plan, place: int, offset: int, row: int | None = None) -> Spot:
     """Return where item `offset` of the dataset at `place` stands in the mix.
+
+    Args:
+        plan: The run's.
+        place: Of the dataset.
+        offset: Counted over all passes.
+        row: The stored row that the item is, if that is known.
 
     Raises:
         IndexError: The run does not take it.
@@ -88,12 +94,15 @@ def spot_of(plan: Plan, place: int, offset: int) -> Spot:
     batch = batch_of(plan.schedule, place, offset)
     counts = [int(items) for items in plan.counts(batch, batch + 1)[0]]
     slot = sum(counts[:place]) + offset - plan.schedule.offsets_at(batch)[place]
-    return _spot(plan, place, batch, slot, offset)
+    return _spot(plan, place, batch, slot, offset, row)
 
 
-def _spot(plan: Plan, place: int, batch: int, slot: int, offset: int) -> Spot:
+def _spot(  # noqa: PLR0913, PLR0917 -- private; what a spot is made of
+    plan: Plan, place: int, batch: int, slot: int, offset: int, row: int | None = None
+) -> Spot:
     shard, batches_before = plan.in_shard(batch)
-    epoch, row = plan.passes[place].item(offset)
+    passes = plan.passes[place]
+    epoch, row = passes.item(offset) if row is None else (offset // passes.size, row)
     # Only the last batch of a run may be short, so no batch before this one is.
     return Spot(batch, slot, shard, batches_before * plan.batch_size + slot, plan.names[place], offset, epoch, row)
 

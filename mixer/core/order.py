@@ -9,6 +9,7 @@ The chance that two of n numbers are equal, so that their items stay in stored o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,6 +25,10 @@ Keys = npt.NDArray[np.uint64]
 
 _STEP = 1 << 16
 """Items that are worked on at a time, so that little is needed beside them."""
+_DRAWN_ITEMS = 1 << 18
+"""Numbers that are drawn at a time where all are only counted."""
+_FIRST_BITS = 16
+"""Of numbers, by which one place of an order is looked for: of 2**32 items some 2**16 share them."""
 
 
 def random_order(items: int, *path: str | int) -> Rows:
@@ -222,6 +227,8 @@ class BlockOrder:
 class FullOrder:
     """The rows of a dataset in one pass, all in a random order; 8 bytes a row are kept once it was asked for.
 
+    One row, or one position, is told without the order: numbers are drawn a few at a time, and counted.
+
     >>> FullOrder(5, seed=17, name="web").rows(1, 4).tolist()
     [3, 4, 2]
     """
@@ -246,3 +253,54 @@ class FullOrder:
         if not 0 <= start <= stop <= self.size:
             raise ValueError(f"expected 0 <= start <= stop <= {self.size}, found start={start}, stop={stop}")
         return self._order[start:stop]
+
+    def row(self, position: int) -> int:
+        """Return the stored row at one position, as `rows` does; all numbers are drawn twice, and next to none kept.
+
+        >>> [FullOrder(5, seed=17, name="web").row(position) for position in range(5)]
+        [1, 3, 4, 2, 0]
+
+        Raises:
+            ValueError: The position is not in the dataset.
+        """
+        if not 0 <= position < self.size:
+            raise ValueError(f"position {position}: expected one from 0 to {self.size - 1}")
+        shift = np.uint64(64 - _FIRST_BITS)
+        counts = np.zeros(1 << _FIRST_BITS, dtype=np.int64)
+        for _, keys in self._drawn():
+            counts += np.bincount((keys >> shift).astype(np.int64), minlength=len(counts))
+        ends = np.cumsum(counts)
+        first_bits = int(np.searchsorted(ends, position, side="right"))
+        # All that begin alike, of which one is looked for.
+        alike = []
+        for start, keys in self._drawn():
+            places = np.flatnonzero(keys >> shift == first_bits)
+            alike.append((keys[places], start + places))
+        keys, rows = (np.concatenate(parts) for parts in zip(*alike, strict=True))
+        place = position - int(ends[first_bits] - counts[first_bits])
+        return int(rows[np.argsort(keys, kind="stable")[place]])
+
+    def position(self, row: int) -> int:
+        """Return the position in the pass at which the stored row `row` comes; all numbers are drawn, and none kept.
+
+        >>> [FullOrder(5, seed=17, name="web").position(row) for row in (1, 3, 4, 2, 0)]
+        [0, 1, 2, 3, 4]
+
+        Raises:
+            ValueError: The dataset has no such row.
+        """
+        if not 0 <= row < self.size:
+            raise ValueError(f"row {row}: expected one from 0 to {self.size - 1}")
+        (key,) = random_keys(1, *full_path(self.seed, self.name), first=row)
+        before = 0
+        for start, keys in self._drawn():
+            # Of equal numbers that of the row stored first comes first.
+            earlier = max(0, row - start)
+            before += int(np.count_nonzero(keys[:earlier] <= key) + np.count_nonzero(keys[earlier:] < key))
+        return before
+
+    def _drawn(self) -> Iterator[tuple[int, Keys]]:
+        """Yield all numbers, some at a time, each time with the row of the first."""
+        path = full_path(self.seed, self.name)
+        for start in range(0, self.size, _DRAWN_ITEMS):
+            yield start, random_keys(min(_DRAWN_ITEMS, self.size - start), *path, first=start)

@@ -25,13 +25,14 @@ def plan_of(  # noqa: PLR0913, PLR0917 -- what a plan is made of
     limits: Sequence[int | None],
     size: int,
     policy: Policy,
-    shuffled: bool,
+    shuffle: str | None,
     batches_per_shard: int,
     cuts: tuple[int, ...],
 ) -> Plan:
-    """Return a plan; each dataset that is shuffled has blocks of 4 rows."""
+    """Return a plan; each dataset that is shuffled by block has blocks of 4 rows."""
+    blocks = [(*[4] * (rows // 4), *[rows % 4] * (rows % 4 > 0)) for rows in sizes]
     passes = [
-        Passes(f"d{place}", rows, (*[4] * (rows // 4), *[rows % 4] * (rows % 4 > 0)) if shuffled else None, seed=3)
+        Passes(f"d{place}", rows, blocks[place] if shuffle == "block" else None, seed=3, full=shuffle == "full")
         for place, rows in enumerate(sizes)
     ]
     schedule = unfold(as_phases(asked), limits, size, redistribute=policy == "redistribute")
@@ -71,15 +72,19 @@ def all_spots(plan: Plan, counts: list[list[int]]) -> list[Spot]:
 @given(
     runs(),
     st.sampled_from(["stop", "repeat", "redistribute"]),
-    st.booleans(),
+    st.sampled_from([None, "block", "full"]),
     st.integers(1, 4),
     st.sets(st.integers(1, 20), max_size=2).map(sorted).map(tuple),
 )
-@example(([((3, 2, 1), None)], [61, 24, 7], 4), "redistribute", True, 3, (5,))
-@example(([((3, 2, 1), 40)], [7, 5, 9], 4), "repeat", True, 2, ())
-@example(([((1, 0), 3), ((0, 1), 3), ((1, 1), 3)], [40, 40], 4), "stop", False, 2, (4,))
+@example(([((3, 2, 1), None)], [61, 24, 7], 4), "redistribute", "block", 3, (5,))
+@example(([((3, 2, 1), 40)], [7, 5, 9], 4), "repeat", "full", 2, ())
+@example(([((1, 0), 3), ((0, 1), 3), ((1, 1), 3)], [40, 40], 4), "stop", None, 2, (4,))
 def test_every_place_is_told_its_row_and_every_row_its_places(
-    run: tuple[Asked, list[int], int], policy: Policy, shuffled: bool, batches_per_shard: int, cuts: tuple[int, ...]
+    run: tuple[Asked, list[int], int],
+    policy: Policy,
+    shuffle: str | None,
+    batches_per_shard: int,
+    cuts: tuple[int, ...],
 ) -> None:
     asked, sizes, size = run
     if policy == "repeat":
@@ -87,11 +92,14 @@ def test_every_place_is_told_its_row_and_every_row_its_places(
     limits = [None if policy == "repeat" and rows else rows for rows in sizes]
     counts = by_hand(asked, limits, size, policy)
     assume(counts)
-    plan = plan_of(asked, sizes, limits, size, policy, shuffled, batches_per_shard, cuts)
+    plan = plan_of(asked, sizes, limits, size, policy, shuffle, batches_per_shard, cuts)
     spots = all_spots(plan, counts)
     assert plan.batches == len(counts)
     assert [spot_at(plan, spot.batch, spot.slot) for spot in spots] == spots
-    assert [spot_of(plan, plan.names.index(spot.dataset), spot.offset) for spot in spots] == spots
+    places = [plan.names.index(spot.dataset) for spot in spots]
+    assert [spot_of(plan, place, spot.offset) for place, spot in zip(places, spots, strict=True)] == spots
+    known = [spot_of(plan, place, spot.offset, spot.dataset_row) for place, spot in zip(places, spots, strict=True)]
+    assert known == spots
     for place, (name, rows) in enumerate(zip(plan.names, sizes, strict=True)):
         for row in range(rows):
             there = [spot for spot in spots if (spot.dataset, spot.dataset_row) == (name, row)]
@@ -132,7 +140,7 @@ def test_a_dataset_that_rests_is_not_looked_for_where_it_rests() -> None:
 
 
 def short_plan() -> Plan:
-    return plan_of([((1, 1), None)], [5, 2], [5, 2], 4, "redistribute", False, 2, ())
+    return plan_of([((1, 1), None)], [5, 2], [5, 2], 4, "redistribute", None, 2, ())
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.order import BlockOrder, FullOrder, blocks_of, full_order, random_keys, random_order, sorted_places
+from mixer.core import order as order_module
+from mixer.core.order import (
+    BlockOrder,
+    FullOrder,
+    Keys,
+    blocks_of,
+    full_order,
+    random_keys,
+    random_order,
+    sorted_places,
+)
 
 blocks = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(tuple)
 seeds = st.integers(0, 2**64)
@@ -140,10 +151,49 @@ def test_the_position_of_a_row_is_where_it_comes(sizes: tuple[int, ...], seed: i
     assert [order.position(row) for row in order.rows(0, sum(sizes)).tolist()] == list(range(sum(sizes)))
 
 
+@pytest.mark.parametrize("order", [BlockOrder((4, 5), 1, "web"), FullOrder(9, 1, "web")])
 @pytest.mark.parametrize("row", [-1, 9])
-def test_rows_outside_of_the_dataset_have_no_position(row: int) -> None:
+def test_rows_outside_of_the_dataset_have_no_position(order: BlockOrder | FullOrder, row: int) -> None:
     with pytest.raises(ValueError, match=f"row {row}: expected one from 0 to 8"):
-        BlockOrder((4, 5), 1, "web").position(row)
+        order.position(row)
+
+
+@pytest.mark.parametrize("position", [-1, 9])
+def test_no_row_stands_outside_of_an_order_of_all_rows(position: int) -> None:
+    with pytest.raises(ValueError, match=f"position {position}: expected one from 0 to 8"):
+        FullOrder(9, 1, "web").row(position)
+
+
+@given(st.integers(1, 30), seeds, st.integers(1, 35), st.integers(1, 8), st.integers(0, 63))
+def test_one_row_of_an_order_of_all_is_told_both_ways_as_in_the_whole(
+    rows: int, seed: int, at_a_time: int, first_bits: int, alike: int
+) -> None:
+    def with_fewer_bits(items: int, *path: str | int, first: int = 0) -> Keys:
+        # In their first bits, or in their last ones, so that many are equal, or look so at first.
+        keys = random_keys(items, *path, first=first)
+        return keys >> np.uint64(alike) if alike % 2 else keys & np.uint64(2**64 - 2**alike)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order_module, "_DRAWN_ITEMS", at_a_time)
+        patch.setattr(order_module, "_FIRST_BITS", first_bits)
+        patch.setattr(order_module, "random_keys", with_fewer_bits)
+        order = FullOrder(rows, seed, "web")
+        whole = order.rows(0, rows).tolist()
+        assert [order.row(position) for position in range(rows)] == whole
+        assert [order.position(row) for row in whole] == list(range(rows))
+
+
+def test_one_row_of_a_long_order_is_told_in_little_memory() -> None:
+    rows = 3_000_000
+    order = FullOrder(rows, 17, "web")
+    tracemalloc.start()
+    found = [(position, order.row(position)) for position in (0, 1_234_567, rows - 1)]
+    assert [order.position(row) for _, row in found] == [position for position, _ in found]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A byte of each row would be more.
+    assert most < 12 << 20
+    assert [int(order.rows(position, position + 1)[0]) for position, _ in found] == [row for _, row in found]
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 60))

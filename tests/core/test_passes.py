@@ -48,10 +48,10 @@ def test_an_empty_dataset_gives_nothing() -> None:
         Passes("web", 0).stretches(0, 1)
 
 
-@given(blocks, st.booleans(), st.integers(0, 2**32))
-def test_items_and_their_rows_are_told_both_ways(sizes: tuple[int, ...], shuffled: bool, seed: int) -> None:
+@given(blocks, st.sampled_from(["stored", "block", "full"]), st.integers(0, 2**32))
+def test_items_and_their_rows_are_told_both_ways(sizes: tuple[int, ...], shuffle: str, seed: int) -> None:
     size = sum(sizes)
-    passes = Passes("web", size, sizes if shuffled else None, seed)
+    passes = Passes("web", size, sizes if shuffle == "block" else None, seed, full=shuffle == "full")
     epochs, rows = passes.rows(0, 3 * size)
     items = [passes.item(offset) for offset in range(3 * size)]
     assert items == list(zip(epochs.tolist(), rows.tolist(), strict=True))
