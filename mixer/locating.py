@@ -1,7 +1,9 @@
 """The verb `where`: which row of which dataset and file stands at a place of the mix, and where a row stands in it.
 
 The answer is the plan's, so the log's end and, of each shard that is named, one slot is all that is read: no shard,
-and no input. It costs the same at the end of a run as at its beginning.
+no input and no prepared copy. It costs the same at the end of a run as at its beginning.
+
+A dataset that is prepared is read from its last copy, and it is this copy's file and row that are told.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from mixer import extending, planning
 from mixer.ancestry import Origin, parents
@@ -26,9 +28,23 @@ from mixer.log import CommitLog, Tail
 from mixer.planning import Planned
 from mixer.shards import WriterSettings
 from mixer.sources.inventory import Inventory
+from mixer.sources.windows import are_rows, stream_facts, windows_in
 
 MOST = 20
 """Places of one row that are told at the most; a dataset may be gone through without end."""
+
+
+Item = Literal["row", "window", "batch"]
+"""What a dataset is made of: rows, windows of a stream of token ids, or batches of equally long rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive rows ``[start, stop)`` of one file."""
+
+    file: str
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +71,27 @@ class Location:
     row_group_row: int
     """Its place in that row group."""
     dataset: str
+    item: Item
     dataset_row: int
-    """Its position in the dataset as stored, over all files: what the column `_row` says."""
+    """Its position in the dataset as stored, over all files, or the number of the window or batch that it is: what the
+    column `_row` says. Rows in random order, all among each other, have the numbers that they had before."""
     epoch: int
     """In which pass over the dataset it is taken."""
     offset: int
     """Which item of the dataset it is, counted over all passes."""
+    ids: tuple[int, int] | None
+    """Of a window: from which id of the stream to before which one. They are fewer than others have where a last
+    window is filled up. None of another item."""
+    copy: str | None
+    """Key of the prepared copy that it is read from; None if that is the input itself."""
     file: str
-    """Address of the input file that it is from."""
+    """Address of the file that it is read from: an input file, or one of the copy. Of a window of a stream the one in
+    which its first id lies, which is the row there."""
     file_row: int
     file_row_group: int
     file_row_group_row: int
+    pieces: tuple[Piece, ...]
+    """All that is read for it: one row of `file`, or a row for each id of a window, which may lie in several files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +142,12 @@ def where(  # noqa: PLR0913 -- two questions, each by its own names
     if batch is not None and slot is not None and (dataset, row, epoch) == (None, None, None):
         spots, count = [_spot_at(run.plan, batch, slot, url)], 1
     elif dataset is not None and row is not None and (batch, slot) == (None, None):
-        place = _place(run.plan, dataset, row, epoch, url)
+        place = _place(run, dataset, row, epoch, url)
         times = times_taken(run.plan, place, row)
         epochs = range(times) if epoch is None else range(epoch, epoch + (epoch < times))
         offsets = (run.plan.passes[place].offset(number, row) for number in epochs[:MOST])
-        spots, count = [spot_of(run.plan, place, offset) for offset in offsets], len(epochs)
-        why = None if count else _why_nowhere(run.plan, place, row, epoch or 0)
+        spots, count = [spot_of(run.plan, place, offset, row) for offset in offsets], len(epochs)
+        why = None if count else _why_nowhere(run, place, row, epoch or 0)
     else:
         raise ValueError("expected either a batch and a slot, or a dataset and a row of it (and perhaps an epoch)")
     places = _located(spots, run, Origin(store, began, None), tail)
@@ -135,28 +161,40 @@ def _spot_at(plan: Plan, batch: int, slot: int, url: str) -> Spot:
         raise OutputError(f"{url}: {error}") from error
 
 
-def _place(plan: Plan, dataset: str, row: int, epoch: int | None, url: str) -> int:
+def _item(run: Planned, dataset: str) -> Item:
+    asked = run.config.datasets[dataset]
+    if asked.window is not None:
+        return "window"
+    return "row" if asked.batches is None else "batch"
+
+
+def _place(run: Planned, dataset: str, row: int, epoch: int | None, url: str) -> int:
     """Return which of the run's datasets is meant, having checked that it has such a row.
 
     Raises:
         OutputError: The run has no such dataset, or the dataset no such row; the message says what there is.
     """
+    plan = run.plan
     if dataset not in plan.names:
         close = difflib.get_close_matches(dataset, plan.names, n=1)
         said = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, plan.names[:20]))}"
         raise OutputError(f"{url}: the run has no dataset {dataset!r}; {said}")
     place = plan.names.index(dataset)
-    rows = plan.sizes[place]
+    rows, item = plan.sizes[place], _item(run, dataset)
     if not 0 <= row < rows:
-        has = f"has rows 0 to {rows - 1}" if rows else "is empty"
-        raise OutputError(f"{url}: row {row}: dataset {dataset!r} {has}")
+        has = f"has {_MANY[item]} 0 to {rows - 1}" if rows else "is empty"
+        raise OutputError(f"{url}: {item} {row}: dataset {dataset!r} {has}")
     if epoch is not None and epoch < 0:
         raise OutputError(f"{url}: epoch {epoch}: epochs are numbered from 0")
     return place
 
 
-def _why_nowhere(plan: Plan, place: int, row: int, epoch: int) -> str:
+_MANY: dict[Item, str] = {"row": "rows", "window": "windows", "batch": "batches"}
+
+
+def _why_nowhere(run: Planned, place: int, row: int, epoch: int) -> str:
     """Return why a row is not taken in a pass."""
+    plan = run.plan
     name, size = plan.names[place], plan.sizes[place]
     taken = plan.schedule.offsets_at(plan.batches)[place]
     if not taken:
@@ -167,8 +205,8 @@ def _why_nowhere(plan: Plan, place: int, row: int, epoch: int) -> str:
         return f"the run begins {passes} over dataset {name!r}, so there is no epoch {epoch}"
     position = plan.passes[place].offset(epoch, row) - epoch * size
     return (
-        f"it is beyond what the run takes: in epoch {epoch} row {row} of dataset {name!r} would come at position "
-        f"{position}, and the run takes positions 0 to {taken - epoch * size - 1} of the {size} there are"
+        f"it is beyond what the run takes: in epoch {epoch} {_item(run, name)} {row} of dataset {name!r} would come "
+        f"at position {position}, and the run takes positions 0 to {taken - epoch * size - 1} of the {size} there are"
     )
 
 
@@ -183,7 +221,9 @@ def _located(spots: Sequence[Spot], run: Planned, itself: Origin, tail: Tail) ->
     for spot in spots:
         rows = plan.batch_size * batches.get(spot.shard, next_.batches_per_row_group)
         row_group, row_group_row = divmod(spot.shard_row, rows)
-        file, file_row, file_row_group, file_row_group_row = in_files(run.inventories[spot.dataset], spot.dataset_row)
+        inventory = run.inventories[spot.dataset]
+        ids, start, stop = _read(run, spot)
+        file, file_row, file_row_group, file_row_group_row = in_files(inventory, start)
         yield Location(
             batch=spot.batch,
             slot=spot.slot,
@@ -196,14 +236,34 @@ def _located(spots: Sequence[Spot], run: Planned, itself: Origin, tail: Tail) ->
             row_group=row_group,
             row_group_row=row_group_row,
             dataset=spot.dataset,
+            item=_item(run, spot.dataset),
             dataset_row=spot.dataset_row,
             epoch=spot.epoch,
             offset=spot.offset,
+            ids=ids,
+            copy=inventory.copy_key,
             file=file,
             file_row=file_row,
             file_row_group=file_row_group,
             file_row_group_row=file_row_group_row,
+            pieces=tuple(pieces_of(inventory, start, stop)),
         )
+
+
+def _read(run: Planned, spot: Spot) -> tuple[tuple[int, int] | None, int, int]:
+    """Return the ids that an item has if it is a window, and which rows of the dataset's files are read for it."""
+    inventory, window = run.inventories[spot.dataset], run.config.datasets[spot.dataset].window
+    ids = None
+    if window is not None:
+        there = stream_facts(inventory.facts).get("ids") if are_rows(inventory.facts) else inventory.rows
+        if type(there) is not int:
+            raise CorruptionError(f"dataset {spot.dataset!r}: its prepared copy does not say how many ids there are")
+        ids = windows_in(window).ids(spot.dataset_row, spot.dataset_row + 1, there)
+        if not are_rows(inventory.facts):
+            return ids, *ids
+    # All rows in random order lie in a copy as they come, one pass after the other.
+    row = spot.offset if run.plan.passes[run.plan.names.index(spot.dataset)].full else spot.dataset_row
+    return ids, row, row + 1
 
 
 def _shards(shards: Sequence[int], itself: Origin) -> tuple[dict[int, str], dict[int, int]]:
@@ -259,6 +319,23 @@ def in_files(inventory: Inventory, row: int) -> tuple[str, int, int, int]:
     number, file_row = _part([file.rows for file in inventory.files], row)
     file = inventory.files[number]
     return file.url, file_row, *_part(file.row_group_rows, file_row)
+
+
+def pieces_of(inventory: Inventory, start: int, stop: int) -> Iterator[Piece]:
+    """Yield where the rows ``[start, stop)`` of a dataset lie, file by file; files without any are left out.
+
+    >>> from mixer.sources.inventory import FileEntry
+    >>> files = [FileEntry("/a.parquet", 400, "1", 2, (2,), 90, "ab")]
+    >>> files += [FileEntry("/b.parquet", 400, "1", 5, (3, 2), 90, "cd")]
+    >>> list(pieces_of(Inventory(tuple(files), ignored=()), 1, 4))
+    [Piece(file='/a.parquet', start=1, stop=2), Piece(file='/b.parquet', start=0, stop=2)]
+    """
+    before = 0
+    for file in inventory.files:
+        first, last = max(start, before), min(stop, before + file.rows)
+        if first < last:
+            yield Piece(file.url, first - before, last - before)
+        before += file.rows
 
 
 def _part(sizes: Sequence[int], row: int) -> tuple[int, int]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH = 9
 HEADER = ("batch", "slot", "epoch", "shard", "row of it", "row group", "row of it", "written")
+HEADER_OF_COPY = (*HEADER[:-1], "read from", "row of it", HEADER[-1])
+"""Where each place is read from elsewhere, since a copy holds the rows anew for each epoch."""
 
 
 def where_value(found: Whereabouts) -> dict[str, Any]:
@@ -35,18 +37,19 @@ def where_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
     if value["count"] == 1:
         yield from _one(places[0])
         return
-    yield from _lines(_source(places[0]))
+    one_source = len({(place["file"], place["file_row"]) for place in places}) == 1
+    yield from _lines(_source(places[0]) if one_source else _copy(places[0]))
     yield ""
     yield f"{value['count']:,} times in the mix:"
-    rows = [
-        [
-            *(wording.count(place[key]) for key in ("batch", "slot", "epoch", "shard", "shard_row")),
-            *(wording.count(place[key]) for key in ("row_group", "row_group_row")),
-            "yes" if place["committed"] else "not yet",
-        ]
-        for place in places
-    ]
-    yield from table(HEADER, rows, align="rrrrrrrl", width=width)
+    rows = []
+    for place in places:
+        row = [wording.count(place[key]) for key in ("batch", "slot", "epoch", "shard", "shard_row")]
+        row += [wording.count(place[key]) for key in ("row_group", "row_group_row")]
+        if not one_source:
+            row += [wording.visible(place["file"].rpartition("/")[2]), wording.count(place["file_row"])]
+        rows.append([*row, "yes" if place["committed"] else "not yet"])
+    header, align = (HEADER, "rrrrrrrl") if one_source else (HEADER_OF_COPY, "rrrrrrrlrl")
+    yield from table(header, rows, align=align, width=width)
     if value["count"] > len(places):
         yield f"and {value['count'] - len(places):,} more; `--epoch` asks for one of them"
     for output in dict.fromkeys(place["output"] for place in places if place["output"] != places[-1]["output"]):
@@ -66,12 +69,42 @@ def _one(place: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _source(place: Mapping[str, Any]) -> list[tuple[str, str]]:
-    in_file = f"row {place['file_row_group_row']:,} of row group {place['file_row_group']:,}"
-    return [
-        ("Dataset", f"{wording.visible(place['dataset'])}, row {place['dataset_row']:,}"),
-        ("File", wording.visible(place["file"])),
-        ("", f"row {place['file_row']:,} of it: {in_file}"),
+    first, *others = place["pieces"]
+    group = f"row {place['file_row_group_row']:,} of row group {place['file_row_group']:,}"
+    lines = [
+        _item(place),
+        (_label(place), wording.visible(place["file"])),
+        ("", f"{_rows(first)} of it: {'' if _is_one(first) else 'from '}{group}{'' if _is_one(first) else ' on'}"),
     ]
+    for piece in others:
+        lines += [("", wording.visible(piece["file"])), ("", f"{_rows(piece)} of it")]
+    return lines
+
+
+def _copy(place: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [_item(place), (_label(place), wording.visible(place["file"].rpartition("/")[0]))]
+
+
+def _label(place: Mapping[str, Any]) -> str:
+    return "File" if place["copy"] is None else "Copy"
+
+
+def _item(place: Mapping[str, Any]) -> tuple[str, str]:
+    said = f"{wording.visible(place['dataset'])}, {place['item']} {place['dataset_row']:,}"
+    if place["item"] == "batch":
+        said += " of equally long rows"
+    if place["ids"] is not None:
+        first, end = place["ids"]
+        said += f": ids {first:,} to {end - 1:,} of the stream"
+    return "Dataset", said
+
+
+def _is_one(piece: Mapping[str, Any]) -> bool:
+    return bool(piece["stop"] - piece["start"] == 1)
+
+
+def _rows(piece: Mapping[str, Any]) -> str:
+    return f"row {piece['start']:,}" if _is_one(piece) else f"rows {piece['start']:,} to {piece['stop'] - 1:,}"
 
 
 def _lines(pairs: list[tuple[str, str]]) -> Iterator[str]:
