@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Policy, Position, Problem, Reading
-from mixer.formats.lines import Block, LineBlocks, is_utf8
+from mixer.formats.lines import BOM, Block, LineBlocks, is_utf8
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
 from mixer.formats.reading import LineReading
 from mixer.formats.streams import Stream
@@ -190,7 +190,8 @@ class _Reading(LineReading):
 
     def _fast(self, block: Block) -> pa.Table | None:
         data = block.data
-        if b'"' in data or data.count(b"\r") != data.count(b"\r\n"):
+        # At the beginning of what it reads, pyarrow takes the character U+FEFF for a mark, and a block may begin with it.
+        if b'"' in data or data.startswith(BOM) or data.count(b"\r") != data.count(b"\r\n"):
             return None
         try:
             table = arrow_csv.read_csv(

@@ -114,6 +114,7 @@ def test_a_bad_record_is_an_error_that_names_it_or_is_counted_or_put_aside(tmp_p
 
 def test_nothing_is_guessed_from_what_a_field_looks_like(tmp_path: Path) -> None:
     fields = [
+        "\ufefffirst",
         "007",
         "1e3",
         "NaN",
