@@ -60,19 +60,19 @@ class Policy:
     """What becomes of bad lines: decides, counts, and keeps what is to be put aside."""
 
     def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._on_bad_line = dataset, options.on_bad_line
+        self._dataset, self._on_bad_line, self.unit = dataset, options.on_bad_line, options.unit
         self.bad: list[BadLine] = []
         self.counts: Counter[str] = Counter()
 
     def meet(self, file: InputFile, line: int, problem: Problem, data: bytes) -> None:
-        """Take note of a bad line.
+        """Take note of a bad line, or of another unit that the format is counted in.
 
         Raises:
             InputError: The policy is `error`.
         """
         if self._on_bad_line == "error":
             raise InputError(
-                f"dataset {self._dataset!r}: {file.url} line {line}: {problem.what}; mend the file, or set "
+                f"dataset {self._dataset!r}: {file.url} {self.unit} {line}: {problem.what}; mend the file, or set "
                 f"`on_bad_line` to `skip` or `quarantine`"
             )
         self.counts[BAD + problem.kind] += 1

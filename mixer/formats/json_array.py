@@ -47,7 +47,7 @@ class JsonArrays:
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns of all elements of all files, which are read to their ends."""
-        learner = Learner(self._dataset)
+        learner = Learner(self._dataset, self._options.unit)
         for file in files:
             with Stream(file) as stream:
                 elements = Elements(stream, Position())

@@ -49,10 +49,11 @@ class Learner:
 
     Args:
         dataset: The dataset's name, for errors.
+        unit: What is counted to tell where a row is, for errors.
     """
 
-    def __init__(self, dataset: str) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: str, unit: str = "line") -> None:
+        self._dataset, self._unit = dataset, unit
         self._root = Node("an object")
         self._fields = 0
         self._schema: pa.Schema | None = pa.schema([])
@@ -83,9 +84,12 @@ class Learner:
             if node.kind == "an object" and not node.inner:
                 raise SchemaError(
                     f"dataset {self._dataset!r} column {path!r}: expected objects with fields, found only empty ones "
-                    f"({node.where[0]} line {node.where[1]} is the first); Parquet has no such type: leave the key out"
+                    f"({self._told(node.where)} is the first); Parquet has no such type: leave the key out"
                 )
         return self.schema()
+
+    def _told(self, where: tuple[str, int]) -> str:
+        return f"{where[0]} {self._unit} {where[1]}"
 
     def _learn(self, node: Node, value: Any, where: tuple[str, int], path: str) -> None:
         kind = _KINDS[type(value)]
@@ -112,20 +116,20 @@ class Learner:
         if node.kind is not None:
             raise SchemaError(
                 f"dataset {self._dataset!r} column {path!r}: expected one kind of value, found {node.kind} in "
-                f"{node.where[0]} line {node.where[1]} and {kind} in {where[0]} line {where[1]}; mend the file"
+                f"{self._told(node.where)} and {kind} in {self._told(where)}; mend the file"
             )
         node.kind, node.where, self._schema = kind, where, None
 
     def _new_field(self, node: Node, name: str, where: tuple[str, int], path: str) -> Node:
         if not name or "\0" in name:
             raise SchemaError(
-                f"dataset {self._dataset!r}: {where[0]} line {where[1]}: expected a key that can name a column, found "
+                f"dataset {self._dataset!r}: {self._told(where)}: expected a key that can name a column, found "
                 f"{name!r}{' in ' + repr(path) if path else ''}; rename it"
             )
         self._fields += 1
         if self._fields > MAX_FIELDS:
             raise SchemaError(
-                f"dataset {self._dataset!r}: {where[0]} line {where[1]}: expected at most {MAX_FIELDS} different keys "
+                f"dataset {self._dataset!r}: {self._told(where)}: expected at most {MAX_FIELDS} different keys "
                 f"in all objects, found more; are keys data here? Store such an object as a list of pairs"
             )
         self._schema = None

@@ -106,8 +106,9 @@ class RowMaker:
         try:
             rows = [row for _, row in self._parsed(block, row_of)]
         except TypeError as error:
+            last = block.line + block.lines - 1
             raise ChangedError(
-                f"input file {self._file.url}, lines {block.line} to {block.line + block.lines - 1}: {error}; the "
+                f"input file {self._file.url}, {self._policy.unit}s {block.line} to {last}: {error}; the "
                 f"file has changed since its columns were found: remove the prepared copy and prepare again"
             ) from error
         return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows, whole))], schema)

@@ -9,6 +9,7 @@ from mixer.core.fingerprint import JSON
 
 MAX_VALUE_BYTES = 1 << 30
 """Most bytes of one line, record, document or file in a tar: a longer one is an error, whatever the policy."""
+_UNITS = {"json": "element", "webdataset": "sample"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,15 @@ class RowsOptions:
     on_bad_line: Literal["error", "skip", "quarantine"] = "error"
     document: Literal["file", "line", "paragraph"] = "line"
     """Of plain text: what becomes a row."""
+
+    @property
+    def unit(self) -> str:
+        """What stands behind a number in an error: where a format has no lines, its records are counted.
+
+        >>> RowsOptions("csv").unit, RowsOptions("json").unit, RowsOptions("webdataset").unit
+        ('line', 'element', 'sample')
+        """
+        return _UNITS.get(self.format, "line")
 
     def to_json(self) -> dict[str, JSON]:
         """Return what of it decides the rows of this format.

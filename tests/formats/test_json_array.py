@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mixer.errors import InputError
+from mixer.errors import InputError, SchemaError
 from mixer.formats import json_array
 from tests.formats.making import json_lines, read, written
 from tests.profiles import sized
@@ -89,12 +89,18 @@ def test_an_array_that_is_broken_is_an_error_under_every_policy(
 )
 def test_an_element_that_is_no_row_is_for_the_policy(tmp_path: Path, element: bytes, kind: str) -> None:
     path = written(tmp_path, "a.json", b'[\n {"a":"first"},\n ' + element + b',\n {"a":"last"}\n]\n')
-    with pytest.raises(InputError, match=r"a\.json line 2: expected .*found"):
+    with pytest.raises(InputError, match=r"a\.json element 2: expected .*found"):
         read(path)
     found = read(path, on_bad_line="quarantine")
     assert found.rows == [{"a": "first"}, {"a": "last"}]
     assert found.facts["bad_lines"] == {kind: 1}
     assert [(line.line, line.data) for line in found.bad] == [(2, element)]
+
+
+def test_values_of_two_kinds_are_told_by_the_numbers_of_their_elements(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.json", b'[{"a":1},{"a":2},{"a":"x"}]')
+    with pytest.raises(SchemaError, match=r"an integer in .*a\.json element 1 and a text in .*a\.json element 3"):
+        read(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_array_and_one_may_go_on_behind_it(tmp_path: Path) -> None:

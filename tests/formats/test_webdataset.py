@@ -94,7 +94,7 @@ def test_what_is_no_plain_file_or_has_no_ending_is_passed_over_and_counted(tmp_p
 def test_a_sample_that_is_no_row_is_for_the_policy(tmp_path: Path, members: list[tuple[str, bytes]], kind: str) -> None:
     data = tar([("1.txt", b"1"), *members, ("3.txt", b"3")], tarfile.GNU_FORMAT)
     path = written(tmp_path, "a.tar", data)
-    with pytest.raises(InputError, match=r"a\.tar line 2: .*expected .*found"):
+    with pytest.raises(InputError, match=r"a\.tar sample 2: .*expected .*found"):
         read(path)
     found = read(path, on_bad_line="quarantine")
     assert [row["txt"] for row in found.rows] == ["1", "3"]
