@@ -74,7 +74,9 @@ class Delimited:
                     f"input file {file.url}: expected a header with the columns' names, found an empty file"
                 )
             if isinstance(record.fields, Problem):
-                raise InputError(f"input file {file.url} line 1: the header cannot be read: {record.fields.what}")
+                raise InputError(
+                    f"input file {file.url} line 1: the header cannot be read: {record.fields.what}; mend it"
+                )
             names = record.fields
             twice = sorted({name for name in names if names.count(name) > 1})
             if not names or "" in names or twice:
@@ -120,8 +122,7 @@ class _Records:
             except StopIteration:
                 return
             except csv.Error as error:
-                kind = "truncated" if "unexpected end of data" in str(error) else "broken"
-                fields = Problem(kind, f"expected a record of CSV, found something else: {error}")
+                fields = _problem(error)
             data = b"".join(self._record)
             if not is_utf8(data):
                 fields = Problem("encoding", "expected UTF-8, found bytes that are not")
@@ -209,6 +210,16 @@ class _Reading(LineReading):
         except pa.ArrowInvalid:
             return None
         return table.select(self.schema.names) if table.num_rows == block.lines else None
+
+
+def _problem(error: csv.Error) -> Problem:
+    """Return what the module's error means for a file."""
+    if "new-line character" in str(error):
+        # It speaks of how a file is opened in Python.
+        what = "a carriage return outside of quotes that no newline follows; lines end in a newline"
+        return Problem("broken", f"expected a record of CSV, found {what}")
+    kind = "truncated" if "unexpected end of data" in str(error) else "broken"
+    return Problem(kind, f"expected a record of CSV, found something else: {error}")
 
 
 def _split(data: bytes) -> Iterator[bytes]:

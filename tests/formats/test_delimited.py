@@ -180,6 +180,7 @@ def test_a_record_longer_than_the_limit_is_an_error_under_every_policy(
         (b"\na,b\n", SchemaError, "found an empty name"),
         (b"a,\xff\n", InputError, "the header cannot be read: expected UTF-8"),
         (b'a,"b\n', InputError, "the header cannot be read: .*unexpected end of data"),
+        (b"a,b\r1,2\r", InputError, "the header cannot be read: .*carriage return outside of quotes .*mend it"),
     ],
 )
 def test_a_header_must_name_every_column(tmp_path: Path, data: bytes, error: type[Exception], message: str) -> None:
