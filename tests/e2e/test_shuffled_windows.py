@@ -21,10 +21,11 @@ from mixer.forecasting import forecast
 from mixer.planning import plan, read_run_file, run_file
 from mixer.preparation import sorting
 from mixer.preparation.cutting import Cuts
+from mixer.preparation.engine import Place
 from mixer.preparation.tokens import Sizes
 from mixer.previewing import preview
 from mixer.sampling import sample_lengths
-from mixer.storage import LocalStore
+from mixer.storage import LocalStore, open_store
 from mixer.verifying import verify
 from mixer.writing import encoded_shards, open_sources
 from tests.e2e.test_windows import CONTEXT, PAD, STRIDE, TEXTS, by_hand, rows_of, values
@@ -160,9 +161,31 @@ def test_a_killed_sort_of_windows_goes_on_to_the_same_copy_and_leaves_nothing(
         *_, stage = building.prepare(config).stages
         assert stage.is_new
         assert stage.parts > 8
-        assert list(left.iterdir()) == []
+        assert not list(left.iterdir())
         copies.append({path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()})
     assert copies[0] == copies[1]
+
+
+def test_what_a_killed_sort_has_left_goes_also_if_nothing_is_sorted_any_more(tmp_path: Path) -> None:
+    config = fully_shuffled(tmp_path, batches=BATCHES)
+    prepared = str(tmp_path / "prepared")
+    full = config.model_copy(update={"prepared": prepared})
+    child = subprocess.run(
+        [sys.executable, "-c", DIES, repr(full.model_dump(mode="json", exclude_none=True)), "0"], check=False
+    )
+    assert child.returncode == -signal.SIGKILL
+    left = tmp_path / "prepared/.mixer/tmp"
+    (folder,) = left.glob("mixer-sort-*")
+    assert any(folder.iterdir())
+    datasets = {**full.datasets, "code": full.datasets["code"].model_copy(update={"shuffle": None})}
+    building.prepare(full.model_copy(update={"datasets": datasets}))
+    assert not list(left.iterdir())
+
+
+@pytest.mark.s3
+def test_what_is_sorted_lies_beside_the_copies_if_these_are_on_a_local_disk(s3_url: str, tmp_path: Path) -> None:
+    assert Place(open_store(str(tmp_path))).scratch == tmp_path / ".mixer/tmp"
+    assert Place(open_store(s3_url)).scratch is None
 
 
 def test_any_shard_made_alone_has_the_same_bytes(tmp_path: Path) -> None:

@@ -157,6 +157,11 @@ def test_a_source_is_read_from_its_first_row_to_its_last(rows: int, width: int) 
     assert all(piece.nbytes <= 20 << 20 for _, piece in found)
 
 
+def test_wide_rows_are_never_read_many_at_once() -> None:
+    table = pa.table({"t": pa.array([b"x" * (3 << 20)] * 10, pa.binary())})
+    assert [piece.num_rows for _, piece in pieces(TableSource(table))] == [1, 2, 2, 2, 2, 1]
+
+
 def chances(places: Any) -> float:
     """Return how far a table that should be flat is from it, by chi-square, in deviations."""
     expected = places.sum() / places.size
