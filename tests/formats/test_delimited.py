@@ -114,7 +114,6 @@ def test_a_bad_record_is_an_error_that_names_it_or_is_counted_or_put_aside(tmp_p
 
 def test_nothing_is_guessed_from_what_a_field_looks_like(tmp_path: Path) -> None:
     fields = [
-        "\ufefffirst",
         "007",
         "1e3",
         "NaN",
@@ -148,6 +147,12 @@ def test_what_is_passed_over_is_counted(tmp_path: Path, data: bytes, passed: dic
     found = read(written(tmp_path, "a.csv", data))
     assert found.rows == [{"a": "1", "b": "2"}]
     assert found.facts["passed"] == passed
+
+
+def test_a_byte_order_mark_in_the_middle_is_a_character(tmp_path: Path) -> None:
+    found = read(written(tmp_path, "a.csv", b"a,b\n\xef\xbb\xbf1,2\n"))
+    assert found.rows == [{"a": "\ufeff1", "b": "2"}]
+    assert found.facts["passed"] == {}
 
 
 def test_a_quote_that_is_never_closed_takes_the_rest_of_the_file_with_it_and_is_told(tmp_path: Path) -> None:
