@@ -118,7 +118,10 @@ class Stream:
         if self.compression is None:
             for magic, name in _OTHER_MAGIC.items():
                 if head.startswith(magic):
-                    raise InputError(f"input file {self.file.url}: expected a file as its format says, found {name}")
+                    raise InputError(
+                        f"input file {self.file.url}: expected a file as its format says, found {name}; set `format` "
+                        f"to what it is, or restore it"
+                    )
             return self._handle  # type: ignore[no-any-return]  # a handle of pyarrow or of ours, neither typed
         if self.compression == "zstd":
             return pa.CompressedInputStream(self._handle, "zstd")  # type: ignore[no-any-return]  # as above

@@ -149,9 +149,11 @@ def check_stored(name: str, window: WindowConfig, facts: Mapping[str, JSON]) -> 
     greatest = max(vocabulary_in(name, facts) - 1, window.pad_id or 0)
     most = np.iinfo(_stored(window.store_as)).max
     if greatest > most:
+        is_guessed = window.tokenizer is None and window.vocabulary is None and (window.pad_id or 0) <= most
+        less = ", or say in `vocabulary` that there are fewer" if is_guessed else ""
         raise SchemaError(
             f"datasets.{name}.window.store_as: {window.store_as} holds ids up to {most:,}, and there are some up to "
-            f"{greatest:,}; choose `int32` or `list`"
+            f"{greatest:,}; choose `int32` or `list`{less}"
         )
 
 

@@ -50,14 +50,14 @@ def ids_of_lists(column: pa.ChunkedArray, where: str, first: int) -> Encoded:
     if values.null_count:
         place = int(np.argmax(values.is_null().to_numpy()))
         raise InputError(
-            f"{where}, document {first + _document(ends, place):,}: expected token ids, found null among them"
+            f"{where}, document {first + _document(ends, place):,}: expected token ids, found null among them; mend it"
         )
     ids = values.to_numpy()
     if len(ids) and (int(ids.min()) < 0 or int(ids.max()) > ID_MAX):
         place = int(np.argmax((ids < 0) | (ids > ID_MAX)))
         raise InputError(
             f"{where}, document {first + _document(ends, place):,}: expected token ids from 0 to {ID_MAX:,}, found "
-            f"{int(ids[place])}"
+            f"{int(ids[place])}; mend it"
         )
     return Encoded(ids.astype(np.uint32), ends)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 from mixer.config.fields import WindowConfig
@@ -63,7 +64,7 @@ def _unused(window: WindowConfig, where: str, *fields: str) -> None:
 
 def _read(path: str, where: str) -> bytes:
     try:
-        files = find_inputs(path).files
+        files = find_inputs(path, (PurePosixPath(path).suffix,)).files
     except InputError as error:
         raise ConfigError(f"{where}.tokenizer: {error}") from error
     if len(files) != 1:

@@ -102,7 +102,7 @@ def test_a_name_that_lies_about_the_compression_is_an_error_that_says_so(
 
 @pytest.mark.parametrize(("data", "what"), [(b"PAR1....", "Parquet"), (b"PK\x03\x04....", "a zip archive")])
 def test_other_kinds_of_files_are_called_by_their_names(tmp_path: Path, data: bytes, what: str) -> None:
-    with pytest.raises(InputError, match=f"expected a file as its format says, found {what}"):
+    with pytest.raises(InputError, match=f"expected a file as its format says, found {what}; set `format` to"):
         read(written(tmp_path, "a.jsonl", data))
 
 

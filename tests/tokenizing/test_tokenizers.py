@@ -220,7 +220,7 @@ def test_a_function_that_does_not_do_its_part_is_told_of(name: str, said: str) -
         ("math:sqrt", {"vocabulary": 9, "end_of_text": 9, "pattern": "x"}, "pattern: says nothing"),
         ("builtins:print", {"vocabulary": 9, "end_of_text": 9}, "version: missing"),
         ("words.txt", {}, "expected a file named"),
-        ("/no/such/tokenizer.json", {}, "tokenizer: input '/no/such/tokenizer.json'"),
+        ("/no/such/tokenizer.json", {}, r"expected a file, a folder with files named \*\.json, or"),
     ],
 )
 def test_what_is_no_tokenizer_is_refused(path: str, fields: dict[str, Any], said: str) -> None:
