@@ -115,9 +115,8 @@ def _weights_by(config: MixConfig, asked: WeightsBy, inventories: Mapping[str, I
     if isinstance(given, dict):
         sizes = {name: given[name] for name in inventories}
     else:
-        # Bytes of one pass, as rows are, however many passes a copy holds.
         sizes = {
-            name: items[name] if given == "rows" else inventory.bytes // epochs_in(inventory)
+            name: items[name] if given == "rows" else _bytes_before_shuffled(inventory)
             for name, inventory in inventories.items()
         }
     empty = next((name for name, count in items.items() if not count), None)
@@ -125,6 +124,20 @@ def _weights_by(config: MixConfig, asked: WeightsBy, inventories: Mapping[str, I
         raise NotEnoughDataError(f"dataset {empty!r} has no rows, so no weight follows from its size; leave it out")
     most = None if asked.max_share is None else parse_share(asked.max_share)
     return tempered(list(sizes.values()), Fraction(asked.temperature), most)
+
+
+def _bytes_before_shuffled(inventory: Inventory) -> int:
+    """Return the bytes of a dataset's files, as they were before a copy held its rows in random orders.
+
+    Weights may not depend on such a copy, which may hold several passes, or what windows share several times: how many
+    passes it holds depends on them.
+    """
+    if "epochs" not in inventory.facts:
+        return inventory.bytes
+    found = inventory.facts.get("source_bytes")
+    if type(found) is not int or found < 0:
+        raise CorruptionError(f"an inventory of inputs: expected a number of bytes, found {found!r:.100}")
+    return found
 
 
 def limits_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[int | None, ...]:

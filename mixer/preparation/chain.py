@@ -173,7 +173,9 @@ def order_link(  # noqa: PLR0913 -- those of `items_link` and one more
     from mixer.preparation.sorting import FullShuffleStage  # noqa: PLC0415 -- see the top
 
     window = dataset.window
-    told: dict[str, JSON] = {} if window is None else {STREAM: stream_facts(now.inventory.facts)}
+    told: dict[str, JSON] = {"source_bytes": now.inventory.bytes}
+    if window is not None:
+        told[STREAM] = stream_facts(now.inventory.facts)
     with _read(now, fill=fill) if window is None else _read_windows(now, window) as (source, reads):
         stage = FullShuffleStage(now.name, source, reads, seed, epochs, told, limits=_limits(place))
         yield Link(stage, now.watched, "order")

@@ -232,6 +232,20 @@ def test_no_epoch_is_prepared_that_the_run_does_not_begin(tmp_path: Path) -> Non
     assert used == stored * 24 // 40
 
 
+def test_weights_by_bytes_do_not_depend_on_the_copy(tmp_path: Path) -> None:
+    paths = write_inputs(tmp_path, {"web": 40, "code": 90})
+    found = []
+    for shuffle in (None, "full"):
+        values = config_of(tmp_path, paths, {"web": shuffle, "code": shuffle}, batches=60).model_dump()
+        for dataset in values["datasets"].values():
+            dataset["weight"] = None
+        config = config_from({**values, "weights_by": {"sizes": "bytes"}, "on_exhausted": "repeat"})
+        building.prepare(config)
+        planned = plan(config)
+        found.append((planned.plan.phases, planned.plan.schedule.offsets_at(60)))
+    assert found[0] == found[1]
+
+
 def test_nothing_is_prepared_for_a_run_that_cannot_be(tmp_path: Path) -> None:
     paths = write_inputs(tmp_path, {"web": 20, "code": 20})
     with pytest.raises(NotEnoughDataError, match="dataset 'web' runs out first"):
