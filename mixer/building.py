@@ -80,8 +80,16 @@ def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: Sh
     frozen = _frozen(config)
     files = preparing.find_files_of(config, frozen)
     if config.prepared is None and preparing.is_needed(config, files):
+        _refuse_date(config)
         refuse_foreign(open_store(config.output))
     return preparing.prepare(config, frozen, files, on_part=on_part, should_stop=should_stop)
+
+
+def _refuse_date(config: MixConfig) -> None:
+    if DATE in config.output:
+        raise ConfigError(
+            f"output: {DATE} stands for the date of a scheduled flow run; to make the run of one date, write that date"
+        )
 
 
 def is_to_prepare(config: MixConfig) -> bool:
@@ -179,10 +187,7 @@ def start(  # noqa: PLR0913 -- each is one independent choice
         OutputError: The output holds something else, or its store cannot keep the promises.
         FencedError: Other starts of this run were faster.
     """
-    if DATE in config.output:
-        raise ConfigError(
-            f"output: {DATE} stands for the date of a scheduled flow run; to make the run of one date, write that date"
-        )
+    _refuse_date(config)
     store = open_store(config.output)
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None

@@ -280,6 +280,15 @@ def test_nothing_is_prepared_in_an_output_that_holds_something_else(tmp_path: Pa
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
 
 
+def test_nothing_is_prepared_below_an_output_whose_date_is_not_known_yet(tmp_path: Path) -> None:
+    config = config_of(tmp_path, output=str(tmp_path / "{date}"))
+    with pytest.raises(ConfigError, match="stands for the date of a scheduled flow run"):
+        mixer.prepare(config)
+    assert not (tmp_path / "{date}").exists()
+    shared = config.model_copy(update={"prepared": str(tmp_path / "copies")})
+    assert mixer.prepare(shared).copies
+
+
 def test_a_place_that_cannot_be_one_is_told_as_such_and_only_where_it_is_needed(tmp_path: Path) -> None:
     config = config_of(tmp_path, prepared="ftp://host/copies")
     for verb in (mixer.prepare, mixer.plan, mixer.build):
