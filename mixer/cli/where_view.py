@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH = 9
 HEADER = ("batch", "slot", "epoch", "shard", "row of it", "row group", "row of it", "written")
-HEADER_OF_COPY = (*HEADER[:-1], "read from", "row of it", HEADER[-1])
-"""Where each place is read from elsewhere, since a copy holds the rows anew for each epoch."""
+HEADER_OF_COPY = (*HEADER[:5], "read from", "row of it", HEADER[-1])
+"""Where each place is read from elsewhere, since a copy holds the rows anew for each epoch; so as to fit 80 cells."""
 
 
 def where_value(found: Whereabouts) -> dict[str, Any]:
@@ -44,11 +44,12 @@ def where_lines(value: Mapping[str, Any], width: int | None) -> Iterator[str]:
     rows = []
     for place in places:
         row = [wording.count(place[key]) for key in ("batch", "slot", "epoch", "shard", "shard_row")]
-        row += [wording.count(place[key]) for key in ("row_group", "row_group_row")]
-        if not one_source:
+        if one_source:
+            row += [wording.count(place[key]) for key in ("row_group", "row_group_row")]
+        else:
             row += [wording.visible(place["file"].rpartition("/")[2]), wording.count(place["file_row"])]
         rows.append([*row, "yes" if place["committed"] else "not yet"])
-    header, align = (HEADER, "rrrrrrrl") if one_source else (HEADER_OF_COPY, "rrrrrrrlrl")
+    header, align = (HEADER, "rrrrrrrl") if one_source else (HEADER_OF_COPY, "rrrrrlrl")
     yield from table(header, rows, align=align, width=width)
     if value["count"] > len(places):
         yield f"and {value['count'] - len(places):,} more; `--epoch` asks for one of them"

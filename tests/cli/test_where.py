@@ -7,11 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mixer import building
 from mixer.cli.where_view import where_lines
+from mixer.config import MixConfig, config_from
+from mixer.core.order import full_order
 from mixer.locating import where
+from mixer.preparation.tokens import Sizes
 from tests.cli.conftest import Mixer
 from tests.mixes import mix_config
 
@@ -60,6 +65,84 @@ def test_a_row_that_is_taken_twice_has_two_places(mixer: Mixer, repeated: str, t
     ]
     one = mixer("where", repeated, "--dataset", "books", "--row", "3", "--epoch", "1")
     assert one.out.splitlines()[0] == "Batch    23, slot 3: row 95 of the mix"
+
+
+def prepared(output: str, name: str) -> str:
+    """Return where the last prepared copy of a dataset of a run is."""
+    config = building.existing(output)[1].config
+    return [stage.where for stage in building.prepare(config).stages if stage.dataset == name][-1]
+
+
+def made_config(folder: Path) -> MixConfig:
+    """Return a config of windows, batches and rows in random order, each with its inputs made."""
+    datasets: dict[str, Any] = {}
+    for name, rows in (("windows", 40), ("batches", 40), ("full", 8)):
+        path = folder / f"{name}.parquet"
+        ids = pa.array([[row] for row in range(rows)], pa.list_(pa.int32()))
+        pq.write_table(pa.table({"input_ids": ids}), path)
+        datasets[name] = {"path": str(path), "weight": 1}
+    datasets["windows"]["window"] = {"text": "input_ids", "context_length": 7, "stride": 4, "vocabulary": 40}
+    datasets["batches"] |= {"batches": {"by": "input_ids", "size": 2}, "columns": {"input_ids": "rows"}}
+    datasets["full"]["shuffle"] = "full"
+    return config_from({
+        "output": str(folder / "out"),
+        "batch_size": 3,
+        "batches": 20,
+        "batches_per_shard": 5,
+        "on_exhausted": "repeat",
+        "missing": "null",
+        "datasets": datasets,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run of what is prepared, with streams in small files."""
+    monkeypatch.setattr("mixer.preparation.tokens.SIZES", Sizes(row_group_ids=7, part_row_groups=2))
+    return building.build(made_config(tmp_path)).output
+
+
+def test_a_window_is_told_its_ids_and_all_files_they_lie_in(mixer: Mixer, made: str) -> None:
+    copy = f"{prepared(made, 'windows')}/data"
+    lines = mixer("where", made, "--dataset", "windows", "--row", "2", "--epoch", "1").out.splitlines()
+    assert lines[3:] == [
+        "Dataset  windows, window 2: ids 8 to 15 of the stream",
+        f"Copy     {copy}/part-00000000.parquet",
+        "         rows 8 to 13 of it: from row 1 of row group 1 on",
+        f"         {copy}/part-00000001.parquet",
+        "         rows 0 to 1 of it",
+        "Taken    in epoch 1, as item 11 of the dataset",
+    ]
+    lines = mixer("where", made, "--dataset", "windows", "--row", "2").out.splitlines()
+    assert lines[0] == "Dataset  windows, window 2: ids 8 to 15 of the stream"
+    assert "row group" in lines[-3]
+
+
+def test_a_batch_of_equally_long_rows_is_told_its_number_and_its_row_in_the_copy(mixer: Mixer, made: str) -> None:
+    lines = mixer("where", made, "--batch", "6", "--slot", "1").out.splitlines()
+    assert lines[3:] == [
+        "Dataset  batches, batch 6 of equally long rows",
+        f"Copy     {prepared(made, 'batches')}/data/part-00000000.parquet",
+        "         row 6 of it: row 6 of row group 0",
+        "Taken    in epoch 0, as item 6 of the dataset",
+    ]
+
+
+def test_each_place_of_a_row_in_random_order_is_told_where_it_is_read(mixer: Mixer, made: str) -> None:
+    answer = mixer("where", made, "--dataset", "full", "--row", "3")
+    order = [list(full_order(8, epoch, "full")).index(3) for epoch in range(3)]
+    at = [8 * epoch + position for epoch, position in enumerate(order) if 8 * epoch + position < 20]
+    assert answer.out.splitlines() == [
+        "Dataset  full, row 3",
+        f"Copy     {prepared(made, 'full')}/data",
+        "",
+        f"{len(at)} times in the mix:",
+        "batch  slot  epoch  shard  row of it  read from              row of it  written",
+        *(
+            f"{item:>5}     2  {epoch:>5}  {item // 5:>5}  {item % 5 * 3 + 2:>9}  part-00000000.parquet  {item:>9}  yes"
+            for epoch, item in enumerate(at)
+        ),
+    ]
 
 
 def test_a_row_that_is_never_taken_is_an_answer_and_no_failure(mixer: Mixer, repeated: str) -> None:
