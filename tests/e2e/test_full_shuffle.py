@@ -21,12 +21,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mixer import building
+from mixer.collecting import gc
 from mixer.config import MixConfig, config_from
 from mixer.errors import NotEnoughDataError
 from mixer.forecasting import forecast
 from mixer.planning import Planned, plan
 from mixer.preparation import sorting
 from mixer.preparation.cutting import Cuts
+from mixer.preparation.scratch import scratch_folder
 from mixer.verifying import verify
 from mixer.writing import encoded_shards, open_sources
 from tests.profiles import sized
@@ -230,6 +232,22 @@ def test_no_epoch_is_prepared_that_the_run_does_not_begin(tmp_path: Path) -> Non
     # Of 40 rows, which are all of its files, 24 are taken.
     used, stored = forecast(planned).datasets[0].used_bytes, planned.inventories["web"].bytes
     assert used == stored * 24 // 40
+
+
+def test_what_a_sort_has_on_the_disk_is_nothing_to_anybody_else(tmp_path: Path) -> None:
+    paths = write_inputs(tmp_path, {"web": 20, "code": 20})
+    config = config_of(tmp_path, paths, {"web": "full", "code": None}, batches=5)
+    scratch = tmp_path / "out/.mixer/tmp"
+    scratch.mkdir(parents=True)
+    with scratch_folder(scratch) as folder:
+        (folder / "duckdb").mkdir()
+        (folder / "duckdb" / "block.parquet").write_bytes(b"no rows")
+        # It is no other run's, and none of this one.
+        building.build(config)
+        assert verify(config.output).problems == ()
+        garbage = gc(config.output)
+        assert (garbage.found, garbage.kept) == ((), ())
+        assert list(scratch.iterdir()) == [folder]
 
 
 def test_weights_by_bytes_do_not_depend_on_the_copy(tmp_path: Path) -> None:
