@@ -286,7 +286,7 @@ def test_nothing_is_prepared_below_an_output_whose_date_is_not_known_yet(tmp_pat
         mixer.prepare(config)
     assert not (tmp_path / "{date}").exists()
     shared = config.model_copy(update={"prepared": str(tmp_path / "copies")})
-    assert mixer.prepare(shared).copies
+    assert mixer.prepare(shared).stages
 
 
 def test_a_place_that_cannot_be_one_is_told_as_such_and_only_where_it_is_needed(tmp_path: Path) -> None:
