@@ -148,7 +148,7 @@ def part_record(data: bytes, number: int, prev: str, where: str) -> PartRecord:
     Raises:
         CorruptionError: It is damaged, or does not follow the one that `prev` is the hash of.
     """
-    content = unsealed(data, where)
+    content = _unsealed(data, where)
     try:
         file = content["file"]
         record = PartRecord(
@@ -163,6 +163,14 @@ def part_record(data: bytes, number: int, prev: str, where: str) -> PartRecord:
     if (record.number, record.prev) != (number, prev):
         raise CorruptionError(f"{where}: does not follow the record before it; {_REMEDY}")
     return record
+
+
+def _unsealed(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        return unsealed(data, where)
+    except CorruptionError as error:
+        # Of all damaged objects these alone can be made again.
+        raise CorruptionError(f"{error}; or {_REMEDY}") from error
 
 
 _REMEDY = "delete this prepared copy, and prepare it again"
@@ -220,7 +228,7 @@ def copy_from(data: bytes, key: str, where: str) -> Copy:
     Raises:
         CorruptionError: It is damaged, or another copy's.
     """
-    content = unsealed(data, where)
+    content = _unsealed(data, where)
     try:
         copy = Copy(
             key=content["key"],
@@ -248,7 +256,7 @@ def begun_schema(data: bytes, key: str, where: str) -> pa.Schema:
     Raises:
         CorruptionError: It is damaged, or another copy's.
     """
-    content = unsealed(data, where)
+    content = _unsealed(data, where)
     if content.get("key") != key or "schema" not in content:
         raise CorruptionError(f"{where}: not the beginning of the copy {key}; {_REMEDY}")
     return schema_from_json(content["schema"])

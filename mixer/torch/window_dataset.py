@@ -98,7 +98,9 @@ class SlidingWindowDataset(Dataset[Pair]):
         """Return several windows; a `DataLoader` asks for all of a batch at once."""
         numbers = np.array([self._number(index) for index in indices], dtype=np.int64)
         whole = numbers < self._whole
-        windows = self._stream.read(numbers[whole] * self.stride, self.context_length + 1)
+        # There is one window at most where a stride leads beyond the stream, and so beyond 64 bits perhaps.
+        stride = min(self.stride, len(self._stream))
+        windows = self._stream.read(numbers[whole] * stride, self.context_length + 1)
         inputs, targets = windows[:, :-1].copy(), windows[:, 1:].copy()
         if not whole.all():
             short_inputs, short_targets = self._tail()

@@ -234,6 +234,11 @@ def test_other_bytes_under_a_name_are_an_error_that_names_them(name: str) -> Non
         make(store)
 
 
+def test_what_to_do_about_a_damaged_record_is_told() -> None:
+    with pytest.raises(CorruptionError, match="not JSON .*; or delete this prepared copy, and prepare it again"):
+        record.copy_from(b"{", KEY, "here")
+
+
 def test_a_stage_that_gives_other_rows_for_one_key_is_an_error() -> None:
     store = MemoryStore()
     make(store, should_stop=lambda: True)

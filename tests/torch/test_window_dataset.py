@@ -120,6 +120,12 @@ def test_a_window_that_is_not_there_is_an_index_error(index: int) -> None:
     assert len(list(ds)) == 3  # type: ignore[call-overload] # ends by the IndexError
 
 
+def test_a_stride_beyond_64_bits_leads_to_one_window() -> None:
+    ds = SlidingWindowDataset(range(7), 4, 10**30)
+    assert [window.tolist() for window in ds[0]] == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    assert len(ds) == 1
+
+
 def test_numbers_of_other_libraries_are_numbers() -> None:
     ds = SlidingWindowDataset(range(7), 4, 1)
     for index in (np.int64(2), torch.tensor(2), -1):
