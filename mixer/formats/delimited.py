@@ -8,6 +8,7 @@ through the `csv` module in its strict mode.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyarrow import csv as arrow_csv
 
 from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Policy, Position, Problem, Reading
+from mixer.formats.json_types import MAX_FIELDS
 from mixer.formats.lines import BOM, Block, LineBlocks, is_utf8
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
 from mixer.formats.reading import LineReading
@@ -78,7 +80,12 @@ class Delimited:
                     f"input file {file.url} line 1: the header cannot be read: {record.fields.what}; mend it"
                 )
             names = record.fields
-            twice = sorted({name for name in names if names.count(name) > 1})
+            if len(names) > MAX_FIELDS:
+                raise SchemaError(
+                    f"dataset {self._dataset!r}: {file.url} line 1: expected a header of at most {MAX_FIELDS} names, "
+                    f"found {len(names)}; is this a header, and one of {self._options.format.upper()}?"
+                )
+            twice = sorted(name for name, count in Counter(names).items() if count > 1)
             if not names or "" in names or twice:
                 found = f"several times {', '.join(map(repr, twice[:8]))}" if twice else "an empty name"
                 raise SchemaError(

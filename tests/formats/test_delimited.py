@@ -193,6 +193,12 @@ def test_a_header_must_name_every_column(tmp_path: Path, data: bytes, error: typ
         read(written(tmp_path, "a.csv", data))
 
 
+def test_a_header_of_very_many_names_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", ",".join(f"c{number}" for number in range(300_000)).encode() + b"\n")
+    with pytest.raises(SchemaError, match="expected a header of at most 10000 names, found 300000; is this a header"):
+        read(path)
+
+
 def test_files_may_have_their_columns_in_any_order_but_the_same_ones(tmp_path: Path) -> None:
     first, second = written(tmp_path, "1.csv", b"a,b\n1,2\n"), written(tmp_path, "2.csv", b'b,"a"\n"4",3\n6,5\n')
     assert read([first, second]).rows == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}, {"a": "5", "b": "6"}]
