@@ -235,7 +235,7 @@ def test_other_bytes_under_a_name_are_an_error_that_names_them(name: str) -> Non
 
 
 def test_what_to_do_about_a_damaged_record_is_told() -> None:
-    with pytest.raises(CorruptionError, match="not JSON .*; or delete this prepared copy, and prepare it again"):
+    with pytest.raises(CorruptionError, match=r"not JSON .*; or delete this prepared copy, and prepare it again"):
         record.copy_from(b"{", KEY, "here")
 
 
