@@ -1,35 +1,32 @@
 """The verb `build`: start or resume a run, write its shards, commit each one, finish.
 
-Put the shard, check it, then create its slot in the log; readers and resume believe only the log. What a run does
-once it is open stands in `mixer.opened`; here is how one is opened.
+Put the shard, check it, then create its slot in the log; readers and resume believe only the log. How the log
+of a run is taken over stands in `mixer.opening`, and what the run does once it is open in `mixer.opened`.
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from mixer import extending, forking, planning, preparing
-from mixer.ancestry import Origin, parents, taken
-from mixer.checking import check_against_plan, check_commit, check_no_log, refuse_foreign
+from mixer.ancestry import Origin
+from mixer.checking import check_commit, check_no_log, refuse_foreign
 from mixer.config import MixConfig
 from mixer.core import commits
-from mixer.core.commits import Amendment
-from mixer.errors import ConfigError, CorruptionError, OutputError
+from mixer.errors import ConfigError, OutputError
 from mixer.extending import Asked
-from mixer.log import CommitLog, LogWriter, Tail, take_over
+from mixer.log import CommitLog, Tail
 from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
+from mixer.opening import open_run
 from mixer.planning import Planned
 from mixer.preparation.engine import OnPart
 from mixer.preparing import Inputs, Preparation
-from mixer.publishing import publish_card
 from mixer.records import read_record
-from mixer.shards import WriterSettings
-from mixer.sources.inventory import Inventory, check_unchanged
-from mixer.storage import RISK, CheckThenPutStore, Store, fit_to_write, open_store
+from mixer.sources.inventory import Inventory
+from mixer.storage import Store, fit_to_write, open_store
 
 __all__ = [
     "Existing",
@@ -50,8 +47,6 @@ __all__ = [
     "started",
     "status",
 ]
-
-log = logging.getLogger(__name__)
 
 DATE = "{date}"
 """In the output of a config that flow runs of a deployment make, each with its own date in this place."""
@@ -199,11 +194,12 @@ def start(  # noqa: PLR0913 -- each is one independent choice
         if not store.create(commits.RUN_NAME, data):
             # Somebody else started at this very moment; theirs is the run, if it is the same one.
             data = read_record(store, commits.RUN_NAME) or b""
-    started = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
+    run = planning.read_run_file(data, config.output, f"{store.url}/{commits.RUN_NAME}")
     # Before the log is looked at, which may be of any length, or another run's.
-    extending.check_only_longer(started, config)
+    extending.check_only_longer(run, config)
     asked = Asked(config, extend=extend, allow_repack=allow_repack)
-    return _open(store, started, asked, uuid.uuid4().hex, accept_unsafe=accept_unsafe_store, is_proven=is_new)
+    prove = None if is_new else partial(fit_to_write, store, accept_unsafe=accept_unsafe_store)
+    return open_run(store, run, asked, uuid.uuid4().hex, started, prove)
 
 
 def _inputs(
@@ -236,66 +232,7 @@ def attach(output: str, owner: str, *, accept_unsafe_store: bool = False) -> Ope
         FencedError: A start other than `owner` has taken the run over meanwhile.
     """
     store, run = started(output)
-    return _open(store, run, None, owner, accept_unsafe=accept_unsafe_store, is_proven=False)
-
-
-def _open(  # noqa: PLR0913 -- each is one independent fact of this start
-    store: Store, began: Planned, asked: Asked | None, owner: str, *, accept_unsafe: bool, is_proven: bool
-) -> OpenRun:
-    """Take the log over and check that what it says is what the plan says.
-
-    Args:
-        store: Where the run is.
-        began: What it began as.
-        asked: What a start asks of it; None to go on with what `owner` was at.
-        owner: The name of the start.
-        accept_unsafe: Whether a store without create-only writes will do.
-        is_proven: Whether `store` was tried just now.
-    """
-    commit_log = CommitLog(store, began.genesis)
-    before = partial(parents, Origin(store, began, None), started)
-
-    def judged(tail: Tail) -> tuple[Planned, Amendment | None]:
-        run = extending.current(began, tail, store.url)
-        check_against_plan(store, run.plan, tail)
-        if asked is not None:
-            return extending.going_on(began, run, asked, tail)
-        # A start that was allowed to write otherwise goes on doing so.
-        return (planning.with_settings(run, _settings_of(tail, run)) if tail.physical is not None else run), None
-
-    tail = commit_log.tail()
-    planned, amendment = judged(tail)
-    if tail.final is not None and amendment is None:
-        # A complete run needs no inputs any more, and no owner.
-        writer = LogWriter(commit_log, owner, tail.next_slot, tail.next_slot, tail.head)
-        return OpenRun(store, planned, writer, tail, lambda: taken(before()))
-    for name, inventory in planned.inventories.items():
-        check_unchanged(name, inventory)
-    before()
-    if not is_proven:
-        # At every start: it may lead to another store than the last one did.
-        store = fit_to_write(store, accept_unsafe=accept_unsafe)
-        commit_log = CommitLog(store, began.genesis)
-    if asked is not None and isinstance(store, CheckThenPutStore):
-        log.warning("UNSAFE STORE, AND ITS RISK IS ACCEPTED: %s has no create-only writes; %s", store.url, RISK)
-    expected_owner = owner if asked is None else None
-    writer, found = take_over(
-        commit_log, owner, planned.physical, tail=tail, expected_owner=expected_owner, accept=judged
-    )
-    if found is not tail:
-        planned, amendment = judged(found)
-    if amendment is not None:
-        found = replace(found, amended=writer.append("amend", amendment.payload()), final=None, head=writer.head)
-        log.info("extended number=%d batches=%d", amendment.number, planned.plan.batches)
-    publish_card(store, began, planned, commit_log.amendments(found.amended))
-    return OpenRun(store, planned, writer, found, lambda: taken(before()))
-
-
-def _settings_of(tail: Tail, planned: Planned) -> WriterSettings:
-    try:
-        return planning.settings_from_json(tail.physical or {}, planned.plan.batches_per_shard)
-    except CorruptionError as error:
-        raise CorruptionError(f"{tail.commit_where or planned.config.output}: {error}") from error
+    return open_run(store, run, None, owner, started, partial(fit_to_write, store, accept_unsafe=accept_unsafe_store))
 
 
 @dataclass(frozen=True, slots=True)

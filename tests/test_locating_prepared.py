@@ -141,6 +141,7 @@ def assert_is_there(config: MixConfig, kind: str, place: Location) -> None:
         return
     assert place.ids is not None
     ids = stream_of(place.dataset)[slice(*place.ids)]
+    assert len(ids) == place.ids[1] - place.ids[0] > 0
     assert content["input_ids"][: len(ids)] == ids
     assert set(content["input_ids"][len(ids) :]) <= {PAD}
     if config.datasets[place.dataset].shuffle == "full":
