@@ -6,11 +6,13 @@ for forms that Parquet does not have: a dictionary's values come out plain, view
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
 from mixer.errors import ChangedError, InputError, SchemaError
@@ -57,13 +59,18 @@ class ArrowFiles:
         return _Reading(file, schema, at)
 
     def _plain_schema(self, schema: pa.Schema, file: InputFile) -> pa.Schema:
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise SchemaError(
                 f"dataset {self._dataset!r}: {file.url}: expected each column once, found several: {twice}"
             )
         metadata = {key: value for key, value in (schema.metadata or {}).items() if key == _KEPT_METADATA}
         fields = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in schema]
+        if (field := _unstorable(fields)) is not None:
+            raise SchemaError(
+                f"dataset {self._dataset!r}: {file.url}: column {field.name!r} is {field.type}, which Parquet cannot "
+                f"hold; write it as another type, or leave it out"
+            )
         return pa.schema(fields, metadata or None)
 
 
@@ -92,12 +99,14 @@ class _Reading:
         where = f"input file {self._file.url}, rows from {self._at.line}"
         try:
             batch.validate(full=True)
-            table = pa.Table.from_batches([batch]).select(self._schema.names)
-            return table if table.schema.equals(self._schema, check_metadata=True) else table.cast(self._schema)
-        except pa.ArrowNotImplementedError as error:
-            raise SchemaError(f"{where}: a column cannot be brought to a type of Parquet: {error}") from error
         except pa.ArrowInvalid as error:
             raise InputError(f"{where}: the batch is damaged: {error}; restore the file") from error
+        try:
+            table = pa.Table.from_batches([batch]).select(self._schema.names)
+            return table if table.schema.equals(self._schema, check_metadata=True) else table.cast(self._schema)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            # Of a whole batch, Arrow takes no list views and run lengths to plain lists and values.
+            raise SchemaError(f"{where}: a column cannot be brought to a type of Parquet: {error}") from error
         except KeyError as error:
             raise ChangedError(f"{where}: a column is missing: {error}; prepare the dataset again") from error
 
@@ -258,6 +267,15 @@ _LISTS: tuple[tuple[Any, Any], ...] = (
     ),
     (kinds.is_fixed_size_list, lambda element, kind: pa.list_(element, kind.list_size)),
 )
+
+
+def _unstorable(fields: Sequence[pa.Field]) -> pa.Field | None:
+    """Return the first of `fields` whose type has no place in Parquet; None if all have one."""
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema(fields)).close()
+    except pa.ArrowNotImplementedError:
+        return fields[0] if len(fields) == 1 else next(field for field in fields if _unstorable([field]) is not None)
+    return None
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
