@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mixer import building
 from mixer.config import MixConfig, config_from
+from mixer.core import commits
 from mixer.errors import OutputError
 from mixer.formats import stage
 from mixer.locating import Location, where
@@ -106,8 +107,9 @@ def stage_rows(folder: str) -> list[Row]:
 
 
 def mixed(config: MixConfig) -> list[Row]:
-    """Return the rows of a finished run in their order."""
-    return [row for path in sorted(Path(config.output, "data").iterdir()) for row in read_all(str(path))]
+    """Return the rows of a finished run in their order, wherever its shards lie."""
+    listed = json.loads(Path(config.output, commits.MANIFEST_NAME).read_bytes())["shards"]
+    return [row for entry in listed for row in read_all(f"{entry.get('output', config.output)}/{entry['path']}")]
 
 
 def expected(config: MixConfig, kind: str, name: str, number: int) -> Row:
@@ -198,6 +200,20 @@ def test_of_datasets_that_are_repeated_every_epoch_is_told(
     config = config_of(tmp_path / uuid.uuid4().hex, kind, shuffles, on_exhausted="repeat", batches=batches, seed=seed)
     building.build(config)
     assert_all_is_found(config, kind, step=max(1, batches * 5 // sized(short=6, long=40)))
+
+
+@pytest.mark.parametrize("kind", ["lines", "windows"])
+def test_runs_that_are_longer_or_forked_are_told_by_the_copies_they_keep(tmp_path: Path, kind: str) -> None:
+    config = config_of(tmp_path, kind, SHUFFLES, on_exhausted="repeat", batches=11)
+    building.build(config)
+    longer = config.model_copy(update={"batches": 13})
+    building.build(longer, extend=True)
+    assert_all_is_found(longer, kind, step=4)
+    # It goes on in the middle of an epoch.
+    fork = building.fork(config.output, 3, str(tmp_path / "fork"), weights={"web": 1, "books": 1}, batches=6)
+    building.build(fork)
+    found = assert_all_is_found(fork, kind, step=4)
+    assert len({place.output for place in found}) == 2
 
 
 def test_windows_lie_in_the_ids_that_they_share(tmp_path: Path) -> None:
