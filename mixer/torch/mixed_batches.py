@@ -238,6 +238,8 @@ class MixedBatches(IterableDataset[Batch]):
         self._went_on.zero_()
 
     def _position(self, state: Mapping[str, Any]) -> _Position:
+        if not isinstance(state, Mapping):
+            raise ConfigError(f"state: expected `run` and `next_batch`, as state_dict gives them, found {state!r}")
         run, worker = state.get("run"), state.get("worker")
         if not isinstance(run, str) or set(state) - {"worker"} != {"run", "next_batch"}:
             raise ConfigError(f"state: expected `run` and `next_batch`, as state_dict gives them, found {dict(state)}")

@@ -167,7 +167,8 @@ def test_a_state_of_another_run_is_refused(output: str, tmp_path: Path) -> None:
     for one in (MixedBatches(output), MixedBatches(output).loader()):
         with pytest.raises(ChangedError, match=r"expected the run with the fingerprint .*, found .*; a state goes on"):
             one.load_state_dict(state)
-        for damaged in ({}, {"run": 3, "next_batch": 1}, {**one.state_dict(), "more": 1}):
+        damages: tuple[Any, ...] = ({}, None, {"run": 3, "next_batch": 1}, {**one.state_dict(), "more": 1})
+        for damaged in damages:
             with pytest.raises(ConfigError, match="state: expected `run` and `next_batch`"):
                 one.load_state_dict(damaged)
         with pytest.raises(ConfigError, match="state: next_batch: expected a whole number from 0, found -1"):
