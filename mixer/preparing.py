@@ -177,6 +177,11 @@ def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
                 f"dataset {link.stage.name!r}: stopped while it was being prepared, at a part's edge; what is done "
                 f"stays, and the same call goes on from there"
             )
+        left_out = copy.facts.get("bad_lines")
+        if isinstance(left_out, Mapping) and left_out:
+            # A run that prepares by itself tells of it nowhere else.
+            counts = " ".join(f"{kind}={count}" for kind, count in sorted(left_out.items()))
+            log.warning("left out bad lines dataset=%s %s where=%s", link.stage.name, counts, place.where(copy.key))
         return copy, True
 
     return take

@@ -79,6 +79,16 @@ def test_bad_lines_are_counted_and_what_was_put_aside_is_found(tmp_path: Path, m
     assert (told["line"], told["data"].strip()) == (31, "{broken")
 
 
+def test_a_run_that_prepares_by_itself_says_how_many_lines_it_left_out(tmp_path: Path, mixer: Mixer) -> None:
+    config = config_file(tmp_path)
+    (tmp_path / "inputs/web.jsonl").write_text(lines(30) + "{broken\n" + lines(30))
+    text = Path(config).read_text()
+    Path(config).write_text(text.replace("weight: 3", "weight: 3\n    on_bad_line: skip"))
+    done = mixer("run", config, "--no-prefect", "--quiet")
+    assert done.code == 0
+    assert "left out bad lines dataset=web broken=1 where=" in done.err
+
+
 def test_where_all_is_parquet_nothing_is_done(tmp_path: Path, mixer: Mixer) -> None:
     found = values(tmp_path)
     config = config_file(tmp_path, datasets={"code": found["datasets"]["code"]})
