@@ -120,6 +120,7 @@ def prepare(
     should_stop: ShouldStop | None = None,
 ) -> Preparation:
     """Prepare what `config` needs and what is not prepared yet; see `mixer.building.prepare`."""
+    _try_tokenizers(config, known)
     return _Walk(config, known, _maker(on_part, should_stop), with_all=False, files=files).inputs().preparation
 
 
@@ -132,6 +133,7 @@ def make_inputs(
     should_stop: ShouldStop | None = None,
 ) -> Inputs:
     """Prepare as `prepare` does, and return what a run of `config` reads; `files`: see `find_files_of`."""
+    _try_tokenizers(config, known)
     return _Walk(config, known, _maker(on_part, should_stop), with_all=True, files=files).inputs()
 
 
@@ -152,6 +154,20 @@ def find_inputs_of(config: MixConfig, known: Known, files: Mapping[str, Files] |
         ConfigError, InputError, SchemaError, NotEnoughDataError, CorruptionError, StoreError: As `prepare`.
     """
     return _Walk(config, known, _finder(), with_all=True, files=files or {}).inputs()
+
+
+def _try_tokenizers(config: MixConfig, known: Known) -> None:
+    """Find out whether each tokenizer can be used, before hours go into the stages before it.
+
+    Raises:
+        ConfigError, StoreError: As `mixer.tokenizing.open_tokenizer`.
+    """
+    windows = {name: asked.window for name, asked in config.datasets.items() if asked.window and name not in known}
+    for name, window in windows.items():
+        if window.tokenizer is not None:
+            from mixer.tokenizing import open_tokenizer  # noqa: PLC0415 -- most runs need none
+
+            open_tokenizer(name, window)
 
 
 Take = Callable[[Place, Link], tuple[Copy | None, bool]]
@@ -241,6 +257,7 @@ class _Walk:
         elif full:
             self.missing += [f"{name!r} (all rows in random order)" for name in full]
         if self.missing:
+            _try_tokenizers(config, self.known)
             raise NotPreparedError(
                 f"{self.place.url}: not prepared yet: {', '.join(dict.fromkeys(self.missing))}; `mixer prepare` with "
                 f"this config does it, and so does `mixer run` by itself"
