@@ -120,6 +120,7 @@ def open_shard(store: Store, commit: Commit, expected: Expected, *, whole: bool)
     where = f"{store.url}/{commit.path}"
     data = _whole(store, commit, where) if whole and commit.bytes <= WHOLE_BYTES_MAX else None
     # A range has no checksum on its way from S3: before it is called damaged, it is read once more.
+    problem: str | None = None
     for is_last in (data is not None, True):
         try:
             footer, schema = _footer(store, commit, data)

@@ -147,6 +147,7 @@ def test_shards_of_a_fork_of_a_fork_are_told_with_the_output_they_lie_in(tmp_pat
 
 
 def test_row_groups_are_those_of_the_start_that_wrote_the_shard(tmp_path: Path) -> None:
+    config = mix_config(tmp_path)
     for batches_per_row_group, shards in ((3, 1), (1, 2), (3, 3), (2, 4)):
         config = mix_config(tmp_path, batches_per_row_group=batches_per_row_group)
         with building.start(config, allow_repack=True) as run:

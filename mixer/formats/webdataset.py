@@ -166,7 +166,7 @@ class _Members:
             self._stream.close()
             raise
         # The constructor has read the first header; asked for the next one, `tarfile` would read an end once more.
-        self._is_over = self._tar.firstmember is None  # type: ignore[attr-defined]  # left out of the types
+        self._is_over = self._tar.firstmember is None
         self._begin = at.offset
 
     def next(self) -> _Member | None:
