@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def train(asked: argparse.Namespace) -> None:
         batches.load_state_dict(state["batches"])
         done = state["step"]
     loader = batches.loader(num_workers=asked.workers)
+    if asked.steps - done > len(loader):
+        sys.exit(f"--steps: expected at most {done + len(loader)}, as the run ends there, found {asked.steps}")
     rows = iter(loader)
     for step in range(done + 1, asked.steps + 1):
         # T + 1 ids: what is seen, and what comes after each.

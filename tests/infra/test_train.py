@@ -98,3 +98,10 @@ def test_a_training_that_is_killed_and_goes_on_has_the_same_losses_to_the_last_b
     # It went on, and did not begin again.
     assert 1 < min(losses(second.stdout)) <= killed_after + 1
     assert losses(said + second.stdout) == unbroken
+
+
+def test_more_steps_than_the_run_has_are_refused_before_the_first(windows: str, tmp_path: Path) -> None:
+    asked = [word if word != str(STEPS) else "25" for word in command(windows, tmp_path / "none.pt", workers=0)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "--steps: expected at most 24, as the run ends there, found 25\n"
