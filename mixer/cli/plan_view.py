@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mixer.building import DATE
 from mixer.cli import wording
 from mixer.cli.plan_remarks import remarks
 from mixer.cli.plan_tables import dataset_lines, phase_lines, rank_lines, token_lines
@@ -64,6 +65,8 @@ def _action(value: Mapping[str, Any], config: str) -> str:
     command = f"`mixer run {wording.visible(config)}`"
     done, shards = value["committed_shards"], value["shards"]
     match value["action"]:
+        case "start" if DATE in value["output"]:
+            return "new: a scheduled flow run starts it, with its date"
         case "start":
             return f"new: {command} starts it"
         case "resume":

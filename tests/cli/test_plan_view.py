@@ -91,6 +91,8 @@ def test_the_text_is_exact(tmp_path: Path) -> None:
 
 def test_what_run_would_do_is_said(tmp_path: Path) -> None:
     assert line(planned(tmp_path), "Run").endswith(", new: `mixer run mix.yaml` starts it")
+    dated = planned(tmp_path, output=str(tmp_path / "{date}"))
+    assert line(dated, "Run").endswith(", new: a scheduled flow run starts it, with its date")
     with building.start(mix_config(tmp_path)) as run:
         run.write(2)
     assert line(planned(tmp_path), "Run").endswith("2 of 4 shards committed: `mixer run mix.yaml` goes on with shard 2")
