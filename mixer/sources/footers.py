@@ -96,6 +96,6 @@ def _diagnosis(file: InputFile, tail: bytes) -> str:
             f"{file.bytes} bytes; copy or write it again, or leave it out"
         )
     return (
-        f"something else: it begins with {head!r} and ends with {tail[-4:]!r}; convert it to Parquet, or name only the "
-        f"Parquet files"
+        f"something else: it begins with {head!r} and ends with {tail[-4:]!r}; say its `format` if that is another, or "
+        f"name only the Parquet files"
     )

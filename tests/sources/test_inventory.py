@@ -121,7 +121,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "the magic twice": (lambda path: path.write_bytes(b"PAR1PAR1"), "found one that begins so but is cut short"),
     "text": (
         lambda path: path.write_text('{"a": 1}\n'),
-        "found something else: it begins with .*convert it to Parquet",
+        "found something else: it begins with .*say its `format` if that is another",
     ),
     "one byte": (lambda path: path.write_bytes(b"x"), "found something else"),
     "encrypted": (_encrypted, "found one with an encrypted footer; decrypt it first"),
