@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
 from mixer.asking import items_of, views_of
 from mixer.core.passes import Passes
-from mixer.errors import ConfigError, InputError
+from mixer.errors import ChangedError, ConfigError, InputError
 from mixer.planning import Planned
 from mixer.schemas import Column, View, merge
-from mixer.sources.inventory import Inventory, read_planned_footer
+from mixer.sources.inventory import FileEntry, Inventory, damaged_part, read_planned_footer
 from mixer.sources.parquet import ParquetSource
 from mixer.sources.windows import INPUT_IDS
 from mixer.writing import encoded_shards, open_sources
@@ -176,6 +177,15 @@ def _first_files(inventory: Inventory, rows: int) -> Inventory:
     return replace(inventory, files=inventory.files[:count])
 
 
+def _footer(name: str, part: Inventory, file: FileEntry) -> pq.FileMetaData:
+    try:
+        return part.footers.get(file.url) or read_planned_footer(name, file)
+    except ChangedError as error:
+        if part.copy_key is None:
+            raise
+        raise damaged_part(f"dataset {name!r}, file {file.url}", file) from error
+
+
 def _seen(planned: Planned, name: str, view: View, part: Inventory, column: str) -> ParquetSource | None:
     """Return the rows of some files of a dataset in this column alone; None if they have none."""
     stored = view.stored_name(column) if column in planned.schema.names else None
@@ -183,7 +193,7 @@ def _seen(planned: Planned, name: str, view: View, part: Inventory, column: str)
     if stored is None:
         stored = column
         view = View((Column(column, column),), fill=True)
-    footers = [(file.url, part.footers.get(file.url) or read_planned_footer(name, file)) for file in part.files]
+    footers = [(file.url, _footer(name, part, file)) for file in part.files]
     schemas = [(url, footer.schema.to_arrow_schema()) for url, footer in footers]
     if not any(stored in schema.names for _, schema in schemas):
         return None

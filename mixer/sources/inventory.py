@@ -211,6 +211,21 @@ def check_unchanged(name: str, inventory: Inventory) -> None:
         )
 
 
+def damaged_part(where: str, entry: FileEntry, found: str = "") -> CorruptionError:
+    """Return the error that a file of a prepared copy is not what the copy's record says.
+
+    Args:
+        where: Names dataset and file.
+        entry: The file.
+        found: What is wrong with its bytes, if it has not another length by now.
+    """
+    found = difference(entry.file, stat_input(entry.url)) or found or "its footer is not the one that it had"
+    return CorruptionError(
+        f"{where}: it is a part of a prepared copy, and damaged: {found}; delete this file: `mixer prepare` with the "
+        f"same config makes it again, with the same bytes"
+    )
+
+
 def read_planned_footer(name: str, entry: FileEntry) -> pq.FileMetaData:
     """Return the footer of a file again, if it still is the one that the inventory tells of.
 

@@ -18,7 +18,7 @@ from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, 
 from mixer.schemas import View
 from mixer.sources.files import OpenFiles
 from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, decodes, fixed_row_bytes
-from mixer.sources.inventory import FileEntry, Inventory, read_planned_footer
+from mixer.sources.inventory import FileEntry, Inventory, damaged_part, read_planned_footer
 from mixer.storage.inputs import difference, stat_input
 
 _MANY_PIECES = 16
@@ -57,6 +57,7 @@ class ParquetSource:
         self.row_groups_decoded = 0
         """How often the first rows of a row group were decoded."""
         self._inventory = inventory
+        self._in_copy = inventory.copy_key is not None
         self._files = files if files is not None else OpenFiles(limit=1)
         self._limits = limits
         self._places = _Places(inventory)
@@ -75,7 +76,8 @@ class ParquetSource:
         Raises:
             ValueError: Not ``0 <= start <= stop <= rows``.
             ChangedError: A file is gone, or is not the one in the inventory.
-            CorruptionError: A file's footer is the planned one, but what it tells of cannot be decoded.
+            CorruptionError: A file's footer is the planned one, but what it tells of cannot be decoded; or a file of
+                a prepared copy is gone, or is another one.
             InputError: A file needs something that this version of Arrow cannot decode.
             StoreError: A store refused, or did not answer; the same call may be made again.
         """
@@ -166,7 +168,14 @@ class ParquetSource:
             yield
         except (SchemaError, CorruptionError) as error:
             self._drop()
+            if self._in_copy and isinstance(error, CorruptionError):
+                raise damaged_part(where, entry, str(error)) from error
             raise type(error)(f"{where}: {error}") from error
+        except ChangedError as error:
+            self._drop()
+            if not self._in_copy:
+                raise
+            raise damaged_part(where, entry) from error
         except MixerError:
             self._drop()
             raise
@@ -182,6 +191,8 @@ class ParquetSource:
 
     def _judged(self, where: str, place: int, entry: FileEntry, error: Exception) -> MixerError:
         """Return what a failed decoding is: the file was changed, the disk failed, or the bytes are damaged."""
+        if self._in_copy and not (isinstance(error, OSError) and error.errno is not None):
+            return damaged_part(where, entry, f"its bytes do not decode: {error}")
         if changed := difference(entry.file, stat_input(entry.url)):
             return ChangedError(f"{where}: the file has changed since the run was planned: {changed}; put it back")
         if isinstance(error, pa.ArrowNotImplementedError):
