@@ -27,6 +27,7 @@ def serve(config: str, *, name: str, cron: str, timezone: str) -> None:
 
     Raises:
         ConfigError: The config, the schedule or the time zone is none, or no server is set up.
+        MixerError: No server answers.
     """
     os.environ.setdefault(HEARTBEAT, HEARTBEAT_SECONDS)
     from flows.serving import serve_premix  # noqa: PLC0415 -- Prefect reads the environment when it is imported

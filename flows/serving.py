@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import prefect
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from flows.premix import premix
 from flows.settings import is_embedded
 from mixer.config import load_config
-from mixer.errors import ConfigError
+from mixer.errors import ConfigError, MixerError
 
 TAGS = ["mixer"]
 LIMIT = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
@@ -50,4 +51,10 @@ def serve_premix(config: str, *, name: str, cron: str, timezone: str) -> None:
     if is_embedded():
         raise ConfigError("PREFECT_API_URL: not set; start a server with `prefect server start`, and set it to its API")
     # Not paused when this ends: what falls due meanwhile is made up for by the next one.
-    prefect.serve(deployment_of(config, name=name, cron=cron, timezone=timezone), limit=1, pause_on_shutdown=False)
+    deployment = deployment_of(config, name=name, cron=cron, timezone=timezone)
+    try:
+        prefect.serve(deployment, limit=1, pause_on_shutdown=False)
+    except httpx.TransportError as error:
+        raise MixerError(
+            f"PREFECT_API_URL: no server answers there ({type(error).__name__}); start it, or set its API"
+        ) from error

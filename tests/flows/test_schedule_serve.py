@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -74,6 +77,28 @@ def test_a_served_mix_is_made_on_time_and_gone_on_with_after_a_kill(
     # What falls due while nobody serves is made up for later.
     assert not deployment.paused
     api.delete_deployment(deployment.id)
+
+
+def test_a_server_that_is_away_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "mix.yaml").write_text(yaml.safe_dump(config_values(tmp_path)))
+    with socket.socket() as nobody:
+        # Bound, and nobody listens: connections are refused.
+        nobody.bind(("127.0.0.1", 0))
+        away = {
+            "PREFECT_API_URL": f"http://127.0.0.1:{nobody.getsockname()[1]}/api",
+            "PREFECT_CLIENT_MAX_RETRIES": "0",
+            "PREFECT_HOME": str(tmp_path / "home"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.serve", str(tmp_path / "mix.yaml")],
+            env={**os.environ, **away},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.endswith("PREFECT_API_URL: no server answers there (ConnectError); start it, or set its API\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_what_cannot_be_served_is_refused_before_anything_is_deployed(
