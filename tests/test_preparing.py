@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 import mixer
@@ -391,33 +389,3 @@ def test_a_fork_prepares_what_is_new_in_it(tmp_path: Path) -> None:
     assert mixer.build(forked).finished
     assert [stage.dataset for stage in mixer.prepare(forked).stages] == ["more"]
     assert verify(forked.output).problems == ()
-
-
-@pytest.mark.parametrize("where", ["rows", "footer", "length"])
-def test_a_damaged_part_is_named_with_what_makes_it_again(tmp_path: Path, where: str) -> None:
-    config = config_of(tmp_path)
-    mixer.prepare(config)
-    parts = sorted((tmp_path / "out/.mixer/prepared").rglob("*.parquet"))
-    part = parts[len(parts) // 2 if where == "length" else 0]
-    whole = part.read_bytes()
-    column = pq.read_metadata(part).row_group(0).column(0)
-    damaged = bytearray(whole)
-    if where == "rows":
-        damaged[column.dictionary_page_offset + column.total_compressed_size - 1] ^= 1
-    elif where == "footer":
-        damaged[-20] ^= 1
-    part.write_bytes(bytes(damaged))
-    asked = itertools.count()
-
-    def shorten() -> bool:
-        # After the run was planned: before, it would be made again.
-        if where == "length" and next(asked) == 0:
-            part.write_bytes(whole[:-1])
-        return False
-
-    with pytest.raises(CorruptionError, match=f"file {re.escape(str(part))}.*delete this file: `mixer prepare`"):
-        mixer.build(config, should_stop=shorten)
-    part.unlink()
-    mixer.prepare(config)
-    assert part.read_bytes() == whole
-    assert mixer.build(config).finished

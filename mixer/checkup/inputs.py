@@ -1,4 +1,8 @@
-"""Whether the inputs of a config are there: they are listed, as planning does, and not opened."""
+"""Whether the inputs of a config are there: they are listed, as planning does, and not opened.
+
+Prepared copies are read whole: nobody else compares their bytes with what was written, as it takes as long as reading
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from mixer.checkup.base import Check, Checks
 from mixer.config import DatasetConfig, MixConfig
 from mixer.errors import MixerError, NotPreparedError
 from mixer.preparation.chain import find_files
-from mixer.preparing import find, find_files_of, is_needed
+from mixer.preparation.engine import damaged_parts
+from mixer.preparing import find, find_files_of, is_needed, place_of
 from mixer.storage.inputs import find_inputs
 
 _LISTERS = 8
+_SHOWN = 8
 
 _checks = Checks("inputs")
 
@@ -33,17 +39,29 @@ def input_checks(config: MixConfig) -> Iterator[Check]:
 
 
 def _prepared(config: MixConfig) -> Iterator[Check]:
-    """Yield whether what has to be prepared is; nothing for a config, or a fork, of which nothing can be told."""
+    """Yield whether what has to be prepared is, and whole; nothing for a config, or a fork, that tells nothing."""
     if config.fork is not None or not is_needed(config, find_files_of(config, {})):
         return
     try:
         done = find(config, {})
+        # What the mix reads: of what was made on the way to it nothing is read any more.
+        last = {stage.dataset: stage.key for stage in done.stages}
+        place = place_of(config)
+        damaged = [part for key in dict.fromkeys(last.values()) for part in damaged_parts(place, key)]
     except NotPreparedError as error:
         yield _checks.ok("prepared", str(error))
     except MixerError as error:
         yield _checks.failed("prepared", str(error))
     else:
-        yield _checks.ok("prepared", f"all of it, in {done.place}")
+        if damaged:
+            shown = ", ".join(damaged[:_SHOWN]) + (", ..." if len(damaged) > _SHOWN else "")
+            yield _checks.failed(
+                "prepared",
+                f"{len(damaged):,} damaged parts in {done.place}: {shown}",
+                "delete these files; `mixer prepare` with this config makes them again, with the same bytes",
+            )
+        else:
+            yield _checks.ok("prepared", f"all of it, in {done.place}; its bytes are those that were written")
 
 
 def _files(named: tuple[str, DatasetConfig]) -> int | str:

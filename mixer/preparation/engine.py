@@ -10,6 +10,7 @@ is not taken for granted: what is there already is compared, and other bytes are
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ from mixer.storage.urls import TEMPORARY_FOLDER
 log = logging.getLogger(__name__)
 
 _THREADS = 16
+_READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,28 @@ def _lost(place: Place, key: str, files: Sequence[PartFile | None]) -> int | Non
         ),
         None,
     )
+
+
+def damaged_parts(place: Place, key: str) -> list[str]:
+    """Return where the files of the copy `key` are whose bytes are not those of its record; all of them are read.
+
+    Raises:
+        CorruptionError: The record is damaged.
+        StoreError: The store refused, or did not answer.
+    """
+    copy = find_copy(place, key)
+    files = () if copy is None else copy.files
+
+    def is_damaged(file: PartFile) -> bool:
+        found = hashlib.sha256()
+        for start in range(0, file.bytes, _READ_BYTES):
+            stop = min(start + _READ_BYTES, file.bytes)
+            found.update(place.store.get_range(place.name(key, file.path), start, stop))
+        return found.hexdigest() != file.sha256
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="mixer-prepared") as pool:
+        verdicts = list(pool.map(is_damaged, files))
+    return [place.where(key, file.path) for file, damaged in zip(files, verdicts, strict=True) if damaged]
 
 
 def make_copy(place: Place, link: Link, *, on_part: OnPart | None = None, should_stop: ShouldStop) -> Copy | None:
