@@ -13,7 +13,7 @@ from mixer.core.fingerprint import JSON
 from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
 from mixer.core.weights import parse_share, tempered, weights_of_shares
-from mixer.errors import CorruptionError, NotEnoughDataError
+from mixer.errors import ConfigError, CorruptionError, NotEnoughDataError
 from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
 from mixer.sources.windows import (
@@ -31,6 +31,10 @@ Schemas = Sequence[tuple[str, pa.Schema]]
 
 BLOCK_ROWS = 65_536
 """A block to shuffle is as many whole row groups as hold so many rows."""
+
+FULL_EPOCHS_MAX = 1_000
+"""Most passes that a copy in random order holds: each one is sorted and stored."""
+FULL_ITEMS_MAX = 1 << 40
 
 
 def items_of(dataset: DatasetConfig, inventory: Inventory) -> int:
@@ -170,13 +174,25 @@ def epochs_needed(config: MixConfig, inventories: Mapping[str, Inventory]) -> di
 
     Raises:
         NotEnoughDataError: The datasets have too few items for the run, so that no copy need be made.
+        ConfigError: A copy would hold more than `FULL_EPOCHS_MAX` passes, or more than `FULL_ITEMS_MAX` items.
     """
     names = tuple(config.datasets)
     sizes = [items_of(dataset, inventories[name]) for name, dataset in config.datasets.items()]
     phases, limits = phases_of(config, inventories), limits_of(config, inventories)
     schedule = resolve(names, phases, limits, config.batch_size, policy=config.on_exhausted, sizes=sizes)
     taken = schedule.offsets_at(schedule.batches)
-    return {name: max(1, -(-items // max(1, size))) for name, size, items in zip(names, sizes, taken, strict=True)}
+    found = {name: max(1, -(-items // max(1, size))) for name, size, items in zip(names, sizes, taken, strict=True)}
+    for (name, epochs), size in zip(found.items(), sizes, strict=True):
+        is_long = epochs > FULL_EPOCHS_MAX or epochs * size > FULL_ITEMS_MAX
+        if config.datasets[name].shuffle == "full" and is_long:
+            raise ConfigError(
+                f"datasets.{name}.shuffle: `full` makes a copy of all the passes that the run takes over a dataset: "
+                f"expected at most {FULL_EPOCHS_MAX:,} passes and {FULL_ITEMS_MAX:,} items in all, found {epochs:,} "
+                f"passes over {size:,} items; set `shuffle: block`, which copies nothing (and of less than "
+                f"{BLOCK_ROWS:,} rows puts all into random order as well), or ask for fewer `batches`, a smaller "
+                f"weight or a larger dataset"
+            )
+    return found
 
 
 def passes_of(config: MixConfig, inventories: Mapping[str, Inventory]) -> tuple[Passes, ...]:

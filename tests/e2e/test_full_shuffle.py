@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mixer import building
+from mixer import asking, building
 from mixer.collecting import gc
 from mixer.config import MixConfig, config_from
-from mixer.errors import NotEnoughDataError
+from mixer.errors import ConfigError, NotEnoughDataError
 from mixer.forecasting import forecast
 from mixer.planning import Planned, plan
 from mixer.preparation import sorting
@@ -131,7 +131,7 @@ def test_any_shard_is_made_alone(tmp_path: Path) -> None:
 
 BUILD = """
 import sys
-from mixer import building
+from mixer import asking, building
 from mixer.config import config_from
 building.build(config_from(eval(sys.argv[1])))
 """
@@ -161,7 +161,7 @@ SMALL = Cuts(row_group_bytes=400, part_bytes=1000)
 DIES = """
 import os, signal, sys
 from functools import partial
-from mixer import building
+from mixer import asking, building
 from mixer.config import config_from
 from mixer.preparation import sorting
 from tests.e2e.test_full_shuffle import SMALL
@@ -278,3 +278,22 @@ def test_the_definition_says_order_and_seed(tmp_path: Path) -> None:
     first, second = plan(config).definition["datasets"]
     assert first["order"] == {"shuffle": "full", "seed": 9}
     assert "order" not in second
+
+
+@pytest.mark.parametrize("batches", [10**12, 300])
+def test_more_passes_than_anybody_stores_are_refused_before_any_is_sorted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    if batches == 300:
+        monkeypatch.setattr(asking, "FULL_ITEMS_MAX", 100)
+    paths = write_inputs(tmp_path, {"web": 20, "code": 10})
+    config = config_of(tmp_path, paths, {"web": None, "code": "full"}, on_exhausted="repeat", batches=batches)
+    with pytest.raises(ConfigError, match=r"datasets\.code\.shuffle: .*passes over 10 items; set `shuffle: block`"):
+        building.prepare(config)
+    assert not list(tmp_path.rglob("begun.json"))
+    # What copies nothing, and what asks for less, is done.
+    blocks = config_of(tmp_path, paths, {"web": None, "code": "block"}, on_exhausted="repeat", batches=batches)
+    assert plan(blocks).plan.batches == batches
+    config = config_of(tmp_path, paths, {"web": None, "code": "full"}, on_exhausted="repeat", batches=10)
+    building.prepare(config)
+    assert list(tmp_path.rglob("begun.json"))
