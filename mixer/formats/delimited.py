@@ -155,7 +155,7 @@ class _Records:
         self._record_bytes += len(line)
         if self._record_bytes > MAX_VALUE_BYTES:
             raise InputError(
-                f"a record of CSV is longer than {MAX_VALUE_BYTES} bytes; is a quote never closed? It begins with "
+                f"a record of CSV is longer than {MAX_VALUE_BYTES:,} bytes; is a quote never closed? It begins with "
                 f"{self._record[0][:60]!r}"
             )
         return line.decode("utf-8", "surrogateescape")
@@ -198,7 +198,7 @@ class _Reading(LineReading):
 
     def _fast(self, block: Block) -> pa.Table | None:
         data = block.data
-        # At the beginning of what it reads, pyarrow takes the character U+FEFF for a mark, and a block may begin with it.
+        # At the beginning of what it reads, pyarrow takes U+FEFF for a mark, and a block may begin with it.
         if b'"' in data or data.startswith(BOM) or data.count(b"\r") != data.count(b"\r\n"):
             return None
         try:

@@ -53,7 +53,7 @@ CHUNKED = pa.chunked_array([pa.array(ROWS[:2]), pa.array([], pa.list_(pa.int64()
         pa.array([[0], *ROWS, [0]], pa.large_list(pa.int32())).slice(1, 5),
         CHUNKED,
     ],
-    ids=lambda lengths: f"{type(lengths).__name__} {getattr(lengths, 'type', '')}",
+    ids=lambda lengths: f"{type(lengths).__name__} {getattr(lengths, 'dtype', getattr(lengths, 'type', ''))}",
 )
 def test_lengths_may_be_given_without_loading_an_item(lengths: Any) -> None:
     assert item_lengths(NoTouch(), lengths).tolist() == LENGTHS
