@@ -25,6 +25,8 @@ from mixer.storage.inputs import InputFile
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _HEADER_BYTES = 1 << 16
+_MORE_BYTES, _MOST_MORE_BYTES = 1 << 12, 1 << 20
+"""How much is read at first for a record that goes on beyond its block, and how much at a time for a very long one."""
 
 
 class Delimited:
@@ -110,11 +112,11 @@ class _Records:
     def __init__(self, blocks: LineBlocks, block: Block | None, delimiter: str) -> None:
         self._blocks, self._block = blocks, block
         self._reader = csv.reader(self._lines(), strict=True, delimiter=delimiter)
-        self._record: list[bytes] = []
-        self._record_bytes = 0
+        self._record, self._record_lines = bytearray(), 0
         self.more: list[Block] = []
-        """Lines that were needed beyond the block."""
+        """Lines that were needed beyond the block; whole when all records have been read."""
         self.position = block.after if block is not None else Position()
+        """After the last line that was needed."""
 
     def read(self) -> Iterator[_Record]:
         """Yield the records."""
@@ -122,7 +124,7 @@ class _Records:
         csv.field_size_limit(MAX_VALUE_BYTES)
         line = self._block.line if self._block is not None else 1
         while True:
-            self._record, self._record_bytes = [], 0
+            self._record, self._record_lines = bytearray(), 0
             fields: list[str] | Problem
             try:
                 fields = next(self._reader)
@@ -130,11 +132,11 @@ class _Records:
                 return
             except csv.Error as error:
                 fields = _problem(error)
-            data = b"".join(self._record)
+            data = bytes(self._record)
             if not is_utf8(data):
                 fields = Problem("encoding", "expected UTF-8, found bytes that are not")
             yield _Record(line, data, fields)
-            line += len(self._record)
+            line += self._record_lines
 
     def _lines(self) -> Iterator[str]:
         if self._block is None:
@@ -143,22 +145,31 @@ class _Records:
             self._block.data.splitlines(keepends=True) if b"\r" not in self._block.data else _split(self._block.data)
         )
         for line in lines:
-            yield self._noted(line)
+            yield self._noted(line, 1)
         # Only a record that is not complete asks for a line beyond the last.
-        while self._record and (more := self._blocks.take(1, 1)) is not None:
-            self.more.append(more)
-            self.position = more.after
-            yield self._noted(more.data)
+        size = _MORE_BYTES
+        while self._record and (more := self._blocks.take(size, size)) is not None:
+            kept_bytes = kept_lines = 0
+            for data in _in_quotes(more.data):
+                kept_bytes += len(data)
+                lines_there = data.count(b"\n") + (not data.endswith(b"\n"))
+                kept_lines += lines_there
+                self.position = Position(more.offset + kept_bytes, more.line + kept_lines)
+                yield self._noted(data, lines_there)
+                if not self._record:
+                    break
+            self.more.append(self._blocks.give_back(more, kept_bytes, kept_lines))
+            size = min(2 * size, _MOST_MORE_BYTES)
 
-    def _noted(self, line: bytes) -> str:
-        self._record.append(line)
-        self._record_bytes += len(line)
-        if self._record_bytes > MAX_VALUE_BYTES:
+    def _noted(self, data: bytes, lines: int) -> str:
+        self._record += data
+        self._record_lines += lines
+        if len(self._record) > MAX_VALUE_BYTES:
             raise InputError(
                 f"a record of CSV is longer than {MAX_VALUE_BYTES:,} bytes; is a quote never closed? It begins with "
-                f"{self._record[0][:60]!r}"
+                f"{bytes(self._record[:60])!r}"
             )
-        return line.decode("utf-8", "surrogateescape")
+        return data.decode("utf-8", "surrogateescape")
 
 
 class _Reading(LineReading):
@@ -234,5 +245,21 @@ def _split(data: bytes) -> Iterator[bytes]:
     begin = 0
     while begin < len(data):
         end = data.find(b"\n", begin) + 1 or len(data)
+        yield data[begin:end]
+        begin = end
+
+
+def _in_quotes(data: bytes) -> Iterator[bytes]:
+    r"""Yield lines that begin between quotes: together those without any quote, and alone those with some.
+
+    >>> list(_in_quotes(b'a\nb\nc",d\ne\n'))
+    [b'a\nb\n', b'c",d\n', b'e\n']
+    """
+    begin = 0
+    while begin < len(data):
+        quote = data.find(b'"', begin)
+        end = len(data) if quote < 0 else data.rfind(b"\n", begin, quote) + 1
+        if end <= begin:
+            end = data.find(b"\n", quote) + 1 or len(data)
         yield data[begin:end]
         begin = end

@@ -191,7 +191,7 @@ class Elements:
                 if self._text[stop : stop + 1] or self._is_end:
                     return stop
             if len(self._text) - self._place > MAX_VALUE_BYTES:
-                raise self._broken(f"expected at most {MAX_VALUE_BYTES} bytes, found more")
+                raise self._broken(f"expected at most {MAX_VALUE_BYTES:,} bytes, found more")
             self._grow()
 
     def _end(self) -> None:

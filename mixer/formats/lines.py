@@ -78,6 +78,13 @@ class LineBlocks:
         self._begin, self._offset, self._line = end, block.after.offset, block.after.line
         return block
 
+    def give_back(self, block: Block, kept_bytes: int, kept_lines: int) -> Block:
+        """Return the beginning of `block`, which was the last one taken; the lines after it are taken again."""
+        self._begin -= len(block.data) - kept_bytes
+        kept = Block(block.data[:kept_bytes], block.offset, block.line, kept_lines)
+        self._offset, self._line = kept.after.offset, kept.after.line
+        return kept
+
     def _fill(self, size: int) -> None:
         """Let the buffer hold `size` bytes that were not taken yet, if there are as many."""
         missing = size - (len(self._buffer) - self._begin)
@@ -98,8 +105,8 @@ class LineBlocks:
             if (end or size) - whole > MAX_VALUE_BYTES:
                 line = self._line + pieces[0].count(b"\n")
                 raise InputError(
-                    f"input file {self._stream.file.url} line {line}: expected at most {MAX_VALUE_BYTES} bytes, found "
-                    f"more without a newline; is this a file of lines? Set `format` if it is not"
+                    f"input file {self._stream.file.url} line {line}: expected at most {MAX_VALUE_BYTES:,} bytes, "
+                    f"found more without a newline; is this a file of lines? Set `format` if it is not"
                 )
         self._buffer, self._begin = b"".join(pieces), 0
         return end or size

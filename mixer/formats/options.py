@@ -7,8 +7,11 @@ from typing import Literal
 
 from mixer.core.fingerprint import JSON
 
-MAX_VALUE_BYTES = 1 << 30
-"""Most bytes of one line, record, document or file in a tar: a longer one is an error, whatever the policy."""
+MAX_VALUE_BYTES = 256 << 20
+"""Most bytes of one line, record, document or file in a tar: a longer one is an error, whatever the policy.
+
+To read one takes up to ten times as much memory.
+"""
 _UNITS = {"json": "element", "webdataset": "sample"}
 
 

@@ -89,8 +89,8 @@ class _Paragraphs(_Lines):
             size += len(last)
             if size > max(MAX_VALUE_BYTES, 2 * len(block.data)):
                 raise InputError(
-                    f"input file {self.file.url} line {begin}: expected paragraphs of at most {MAX_VALUE_BYTES} bytes, "
-                    f"found a longer one; set `document` to `line`"
+                    f"input file {self.file.url} line {begin}: expected paragraphs of at most {MAX_VALUE_BYTES:,} "
+                    f"bytes, found a longer one; set `document` to `line`"
                 )
         return self.longer(block, more)
 
@@ -118,7 +118,7 @@ class _WholeFile:
             data = stream.read(MAX_VALUE_BYTES + 1)
             if len(data) > MAX_VALUE_BYTES:
                 raise InputError(
-                    f"input file {self._file.url}: expected at most {MAX_VALUE_BYTES} bytes for one document, found "
+                    f"input file {self._file.url}: expected at most {MAX_VALUE_BYTES:,} bytes for one document, found "
                     f"more; set `document` to `line` or `paragraph`"
                 )
             check_encoding(stream, data[:4])

@@ -186,7 +186,9 @@ class _Members:
         if self._tar.pax_headers.keys() - {"comment"}:
             raise self._damaged("a global header changes all members, which cannot be gone on with from the middle")
         if info.isreg() and not info.issparse() and info.size > MAX_VALUE_BYTES:
-            raise self._damaged(f"member {info.name!r} has {info.size} bytes, and at most {MAX_VALUE_BYTES} are read")
+            raise self._damaged(
+                f"member {info.name!r} has {info.size:,} bytes, and at most {MAX_VALUE_BYTES:,} are read"
+            )
         return _Member(info, begin)
 
     def read(self, member: _Member, most_bytes: int) -> bytes:
@@ -197,7 +199,7 @@ class _Members:
         """
         info = member.info
         if info.size > most_bytes:
-            raise self._damaged(f"the sample {member.key!r} has more than {MAX_VALUE_BYTES} bytes")
+            raise self._damaged(f"the sample {member.key!r} has more than {MAX_VALUE_BYTES:,} bytes")
         self._bytes.seek(info.offset_data)
         data = self._bytes.read(info.size)
         if len(data) < info.size:

@@ -15,7 +15,7 @@ from mixer.errors import InputError, SchemaError
 from mixer.formats import delimited
 from mixer.formats.base import Policy, Position
 from mixer.formats.delimited import Delimited
-from mixer.formats.lines import Block
+from mixer.formats.lines import Block, LineBlocks
 from mixer.formats.options import RowsOptions
 from mixer.storage.inputs import find_inputs
 from tests.formats.making import read, written
@@ -172,7 +172,7 @@ def test_a_record_longer_than_the_limit_is_an_error_under_every_policy(
 ) -> None:
     monkeypatch.setattr(delimited, "MAX_VALUE_BYTES", 1000)
     path = written(tmp_path, "a.csv", b'a,b\n1,"' + b"x\n" * 900)
-    with pytest.raises(InputError, match=r"a\.csv.*longer than 1000 bytes; is a quote never closed"):
+    with pytest.raises(InputError, match=r"a\.csv.*longer than 1,000 bytes; is a quote never closed"):
         read(path, on_bad_line="skip")
 
 
@@ -216,3 +216,45 @@ def test_a_header_over_several_lines_and_rows_over_row_groups_are_read(tmp_path:
     writer.writeheader()
     writer.writerows(rows)
     assert read(written(tmp_path, "a.csv", out.getvalue().encode()), row_group_bytes=50).rows == rows
+
+
+@pytest.mark.parametrize("line", [b"x\n", b'x""y\n'], ids=["without quotes", "with quotes"])
+def test_a_quote_that_is_never_closed_is_read_on_in_large_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    taken: list[int] = []
+    take = LineBlocks.take
+
+    def counting(blocks: LineBlocks, most_bytes: int, most_lines: int) -> Block | None:
+        block = take(blocks, most_bytes, most_lines)
+        taken.append(block.lines if block is not None else 0)
+        return block
+
+    monkeypatch.setattr(LineBlocks, "take", counting)
+    path = written(tmp_path, "a.csv", b'a,b\n1,2\n3,"' + line * 100_000)
+    found = read(path, on_bad_line="quarantine")
+    assert found.rows == [{"a": "1", "b": "2"}]
+    assert [(bad.line, len(bad.data)) for bad in found.bad] == [(3, 3 + 100_000 * len(line))]
+    assert len(taken) < 100
+
+
+@given(
+    records=st.lists(
+        st.tuples(
+            st.sampled_from("ab\n"), st.lists(st.sampled_from(['"', "x\n", "\n", "é", ",", "y" * 30]), max_size=200)
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+@settings(suppress_health_check=_FUNCTION_SCOPED, deadline=None, max_examples=sized(short=30, long=1000))
+def test_what_comes_after_a_very_long_record_is_read_from_where_it_ended(
+    tmp_path: Path, records: list[tuple[str, list[str]]]
+) -> None:
+    out = io.StringIO()
+    rows = [(first, "".join(pieces)) for first, pieces in records]
+    csv.writer(out, lineterminator="\n").writerows([("a", "b"), *rows])
+    lines = out.getvalue().count("\n") + 1
+    found = read(written(tmp_path, "a.csv", out.getvalue().encode() + b"only one\n"), on_bad_line="quarantine")
+    assert [(row["a"], row["b"]) for row in found.rows] == rows
+    assert [(bad.line, bad.data) for bad in found.bad] == [(lines, b"only one\n")]

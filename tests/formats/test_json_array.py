@@ -118,5 +118,5 @@ def test_an_array_without_elements_gives_no_rows(tmp_path: Path) -> None:
 def test_an_element_longer_than_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_array, "MAX_VALUE_BYTES", 1 << 20)
     path = written(tmp_path, "a.json", b'[{"a":"' + b"x" * (4 << 20) + b'"}]')
-    with pytest.raises(InputError, match="element 1, after byte 1: expected at most 1048576 bytes"):
+    with pytest.raises(InputError, match="element 1, after byte 1: expected at most 1,048,576 bytes"):
         read(path, on_bad_line="skip")

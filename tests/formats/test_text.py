@@ -72,5 +72,13 @@ def test_a_document_longer_than_the_limit_is_an_error_under_every_policy(
 ) -> None:
     monkeypatch.setattr(text, "MAX_VALUE_BYTES", 1500)
     path = written(tmp_path, "a.txt", b"line\n" * 1000)
-    with pytest.raises(InputError, match=f"at most 1500 bytes.*{hint}"):
+    with pytest.raises(InputError, match=f"at most 1,500 bytes.*{hint}"):
         read(path, document=document, on_bad_line="skip")
+
+
+def test_a_value_of_more_than_256_mib_is_refused_before_it_takes_a_multiple_of_that(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with path.open("wb") as file:
+        file.truncate((256 << 20) + 1)
+    with pytest.raises(InputError, match="expected at most 268,435,456 bytes for one document"):
+        read(str(path), document="file")

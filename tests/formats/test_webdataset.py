@@ -136,9 +136,9 @@ def test_a_header_that_holds_for_all_members_is_refused(tmp_path: Path) -> None:
 
 def test_members_and_samples_longer_than_the_limit_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webdataset, "MAX_VALUE_BYTES", 4000)
-    with pytest.raises(InputError, match=r"member '1\.bin' has 4001 bytes, and at most 4000 are read"):
+    with pytest.raises(InputError, match=r"member '1\.bin' has 4,001 bytes, and at most 4,000 are read"):
         read(written(tmp_path, "a.tar", tar([("1.bin", bytes(4001))])), on_bad_line="skip")
-    with pytest.raises(InputError, match=r"the sample '1' has more than 4000 bytes"):
+    with pytest.raises(InputError, match=r"the sample '1' has more than 4,000 bytes"):
         read(written(tmp_path, "a.tar", tar([("1.a", bytes(3000)), ("1.b", bytes(3000))])), on_bad_line="skip")
 
 
