@@ -6,6 +6,7 @@ Everything else that differs within a column is an error that names both lines. 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from mixer.errors import SchemaError
+from mixer.formats.base import BAD
 
 MAX_FIELDS = 10_000
 MAX_INT64 = 2**63 - 1
@@ -56,6 +58,7 @@ class Learner:
         self._dataset, self._unit = dataset, unit
         self._root = Node("an object")
         self._fields = 0
+        self._passed: Counter[str] = Counter()
         self._schema: pa.Schema | None = pa.schema([])
 
     def schema(self) -> pa.Schema:
@@ -72,6 +75,10 @@ class Learner:
         """
         self._learn(self._root, row, where, "")
 
+    def note(self, counts: Counter[str]) -> None:
+        """Take note of what was no row, by kind as a policy counts it: of use if nothing else is found."""
+        self._passed.update(counts)
+
     def finished(self) -> pa.Schema:
         """Return the schema of all rows.
 
@@ -79,7 +86,7 @@ class Learner:
             SchemaError: There is no column, or one that can hold nothing.
         """
         if not self._root.inner:
-            raise SchemaError(f"dataset {self._dataset!r}: expected rows with columns, found none; is it empty?")
+            raise SchemaError(f"dataset {self._dataset!r}: expected rows with columns, found none; {self._instead()}")
         for path, node in _walk(self._root, ""):
             if node.kind == "an object" and not node.inner:
                 raise SchemaError(
@@ -87,6 +94,17 @@ class Learner:
                     f"({self._told(node.where)} is the first); Parquet has no such type: leave the key out"
                 )
         return self.schema()
+
+    def _instead(self) -> str:
+        """Return what was found instead of rows."""
+        bad = {kind.removeprefix(BAD): count for kind, count in self._passed.items() if kind.startswith(BAD)}
+        if not bad:
+            return "is it empty?"
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(bad.items()))
+        return (
+            f"{sum(bad.values()):,} bad {self._unit}s were passed over ({kinds}); mend the files, or check their "
+            f"`format`: with `on_bad_line: error` the first of these is named"
+        )
 
     def _told(self, where: tuple[str, int]) -> str:
         return f"{where[0]} {self._unit} {where[1]}"

@@ -78,7 +78,8 @@ class RowMaker:
             if fast_table(piece.data, piece.lines, learner.schema()) is None:
                 for line, row in self._parsed(piece, parse):
                     learner.learn(row, (self._file.url, line))
-            self._policy.take()
+            _, counts = self._policy.take()
+            learner.note(counts)
 
     def table(self, block: Block, schema: pa.Schema) -> pa.Table:
         """Return the rows of a block.

@@ -220,7 +220,7 @@ def test_a_line_longer_than_the_limit_is_an_error_under_every_policy(
 ) -> None:
     monkeypatch.setattr(lines, "MAX_VALUE_BYTES", 1 << 20)
     path = written(tmp_path, "a.jsonl", b'{"a":"y"}\n' + b'{"a":"' + b"x" * (3 << 20) + b'"}\n')
-    with pytest.raises(InputError, match=r"line 2: expected at most 1048576 bytes, found more without a newline"):
+    with pytest.raises(InputError, match=r"line 2: expected at most 1,048,576 bytes, found more without a newline"):
         read(path, on_bad_line="skip")
 
 
@@ -364,3 +364,16 @@ def equal(found: Any, value: Any) -> bool:
     if isinstance(found, float) and isinstance(value, int | float) and not isinstance(value, bool):
         return found == value and (isinstance(value, int) or math.copysign(1, found) == math.copysign(1, value))
     return type(found) is type(value) and bool(found == value)
+
+
+@pytest.mark.parametrize("on_bad_line", ["skip", "quarantine"])
+@pytest.mark.parametrize(
+    ("name", "data", "unit"), [("a.jsonl", b"1\n{]\n[]\n", "lines"), ("a.json", b"[1, NaN, []]", "elements")]
+)
+def test_files_of_bad_lines_alone_are_not_called_empty(
+    tmp_path: Path, name: str, data: bytes, unit: str, on_bad_line: str
+) -> None:
+    with pytest.raises(SchemaError, match=rf"found none; 3 bad {unit} were passed over \(.*not_an_object 2"):
+        read(written(tmp_path, name, data), on_bad_line=on_bad_line)
+    with pytest.raises(SchemaError, match="found none; is it empty"):
+        read(written(tmp_path, "empty.jsonl", b"\n\n"), on_bad_line=on_bad_line)
