@@ -23,12 +23,14 @@ def open_store(url: str) -> Store:
     the last three; ``abfss://container@account.dfs.core.windows.net/prefix`` names an account of Azure as well.
 
     Raises:
-        OutputError: `url` is no address of a store that mixer can write to, or holds a user, password or query; or
-            the package that its store needs is not installed.
+        OutputError: `url` is no text, is no address of a store that mixer can write to, or holds a user, password or
+            query; or the package that its store needs is not installed.
 
     >>> open_store("s3://bucket/corpus/v1").url, open_store("gcs://bucket/corpus").url
     ('s3://bucket/corpus/v1', 'gs://bucket/corpus')
     """
+    if not isinstance(url, str):
+        raise OutputError(f"output: expected a path or an address as text, found {type(url).__name__}")
     protocol, rest = split_protocol(url)
     if not rest or not rest.isprintable() or is_chained(url):
         raise OutputError(f"output {redact_url(url)!r}: expected {_SUPPORTED}")

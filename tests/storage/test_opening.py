@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import mixer
 from mixer.errors import InputError, OutputError
 from mixer.storage import LocalStore, open_store
 from mixer.storage.azure import AzureStore
@@ -147,3 +150,12 @@ def test_secrets_in_an_address_are_refused_and_not_repeated(url: str) -> None:
         open_store(url)
     assert "hunter2" not in str(caught.value)
     assert "AKIA7" not in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", [mixer.read, mixer.status, mixer.verify])
+@pytest.mark.parametrize("output", [None, 3, Path("out")])
+def test_what_is_no_text_is_refused_with_the_name_of_the_argument(
+    verb: Callable[[Any], object], output: object
+) -> None:
+    with pytest.raises(OutputError, match=f"^output: expected .* as text, found {type(output).__name__}$"):
+        verb(output)
