@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 Schemas = Sequence[tuple[str, pa.Schema]]
 """Where files are, and their columns as stored."""
+_PREPARED = "the prepared copy of its files"
+"""Where they are for people: the folder of a copy is named by a hash, and nobody has chosen its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,7 @@ class Parquet:
 
     def after(self, place: Place, copy: Copy) -> Parquet:
         """Return what it is after a stage that has made `copy`."""
-        where = place.where(copy.key)
-        return Parquet(self.name, inventory_of(place, copy), [(where, copy.schema)], (*self.copies, copy))
+        return Parquet(self.name, inventory_of(place, copy), [(_PREPARED, copy.schema)], (*self.copies, copy))
 
     @property
     def watched(self) -> tuple[InputFile, ...]:

@@ -259,7 +259,9 @@ def test_windows_mix_with_rows_of_the_same_columns_only(tmp_path: Path, other: s
     with pytest.raises(SchemaError) as caught:
         plan(config)
     said = str(caught.value)
-    assert "column 'input_ids': list<element: int32> in dataset 'web' (windows of " in said
+    assert (
+        "column 'input_ids': list<element: int32> in dataset 'web' (windows of the prepared copy of its files)" in said
+    )
     assert "but missing in dataset 'rows'" in said
 
 
