@@ -15,6 +15,10 @@ from mixer.schemas.types import Found, NoCommonTypeError, common_leaf, family
 LEAVE_OUT = "leave it out with `columns`"
 _RANK = ("text", "decimal", "zoned timestamp", "unzoned timestamp", "number", "boolean", "date", "bytes")
 """Families to cast to, those that take most of the others first."""
+_SHOWN_BESIDE = 4
+"""Columns that are named beside the one to cast, at most."""
+MOST_TAKEN = _SHOWN_BESIDE + 2
+"""How many columns `Found.taken` has to hold: those, the one to cast, and one to tell that there are more."""
 
 
 def in_flow(text: str) -> str:
@@ -26,11 +30,33 @@ def in_flow(text: str) -> str:
     return text if re.fullmatch(r"[^\W\d][\w<>]*", text) else json.dumps(text, ensure_ascii=False)
 
 
+def in_columns(name: str, cast: str | None, *, renamed: bool) -> str:
+    """Return what the option `columns` says of a column: the `name` that it gets, and the type that it is cast to.
+
+    >>> in_columns("n", None, renamed=True), in_columns("n", "int8", renamed=True)
+    ('n', '{name: n, cast: int8}')
+    >>> in_columns("n", "int8", renamed=False)
+    '{cast: int8}'
+    """
+    if cast is None:
+        return in_flow(name)
+    return f"{{name: {in_flow(name)}, cast: {cast}}}" if renamed else f"{{cast: {cast}}}"
+
+
 def cast_option(item: Found, target: str) -> str:
-    """Return the option that casts the column of `item` to `target`, the name of a type."""
+    """Return the option that casts the column of `item` to `target`, the name of a type, and keeps those beside it.
+
+    >>> taken = (("text", "text"), ("n", "n"))
+    >>> cast_option(Found("web", "a.parquet", pa.int8(), "n", taken=taken), "string")
+    "`columns: {text: text, n: {cast: string}}` at dataset 'web'"
+    """
     stored = item.stored or item.column
-    name = f"name: {in_flow(item.column)}, " if stored != item.column else ""
-    return f"`columns: {{{in_flow(stored)}: {{{name}cast: {target}}}}}` at dataset {item.dataset!r}"
+    beside = [f"{in_flow(name)}: {said}" for name, said in item.taken if name != stored]
+    # What the option does not name is not taken. Three dots make no config, so that whoever leaves them in is told.
+    shown = beside[:_SHOWN_BESIDE] + ["..."] * (len(beside) > _SHOWN_BESIDE)
+    own = f"{in_flow(stored)}: {in_columns(item.column, target, renamed=stored != item.column)}"
+    rest = " with its other columns for the dots" if len(beside) > _SHOWN_BESIDE else ""
+    return f"`columns: {{{', '.join([*shown, own])}}}` at dataset {item.dataset!r}{rest}"
 
 
 def about_clash(path: str, first: Found, second: Found) -> str:

@@ -6,12 +6,13 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 from mixer.errors import SchemaError
-from mixer.schemas.advice import LEAVE_OUT, about_clash, about_size, in_flow
+from mixer.schemas.advice import LEAVE_OUT, MOST_TAKEN, about_clash, about_size, in_columns, in_flow
 from mixer.schemas.casting import never, plain
 from mixer.schemas.choosing import View
 from mixer.schemas.features import common_features
@@ -62,6 +63,8 @@ class _Stored:
     """As seen."""
     names: frozenset[str]
     """Of the columns seen."""
+    taken: tuple[tuple[str, str], ...]
+    """See `Found`."""
 
     @property
     def where(self) -> str:
@@ -77,9 +80,8 @@ class _Stored:
         stored = self.view.stored_name(name)
         cast_from = self.raw.field(stored).type if name in self.view.casts else None
         called = stored if stored is not None and stored != name else ""
-        return Found(
-            self.dataset, self.file, self.schema.field(name).type, name, called, cast_from, fill=self.view.fill
-        )
+        kind = self.schema.field(name).type
+        return Found(self.dataset, self.file, kind, name, called, cast_from, fill=self.view.fill, taken=self.taken)
 
 
 def merge(
@@ -155,7 +157,18 @@ def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]], view: View) 
         if len(seen) < _MAX_DISTINCT:
             seen.append(schema)
         as_seen = view.of(schema)
-        yield _Stored(dataset, file, schema, view, as_seen, frozenset(as_seen.names))
+        yield _Stored(dataset, file, schema, view, as_seen, frozenset(as_seen.names), _taken(schema, view))
+
+
+def _taken(schema: pa.Schema, view: View) -> tuple[tuple[str, str], ...]:
+    """Return the first columns that are taken of `schema`, each with what the option `columns` says of it."""
+    return tuple(
+        (
+            column.stored,
+            in_columns(column.name, column.cast and in_flow(column.cast), renamed=column.stored != column.name),
+        )
+        for column in islice(view.taken(schema.names), MOST_TAKEN)
+    )
 
 
 def _unknown(distinct: Sequence[_Stored]) -> tuple[set[tuple[str, str]], list[str]]:

@@ -37,6 +37,8 @@ class Found:
     """What the file stores, if a cast makes something else of it."""
     fill: bool = False
     """Whether what is missing there is null."""
+    taken: tuple[tuple[str, str], ...] = ()
+    """The first columns that are taken of the file: how it calls each, and what `columns` says of it."""
 
     @property
     def where(self) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from mixer import planning
+from mixer.errors import ConfigError
 from tests.schemas.mixing import config_of, refusal, rows_of, shards_of
 
 US, UTC, ROME = pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Rome")
@@ -205,6 +207,34 @@ def test_the_option_that_a_refusal_names_resolves_it(case: str, tmp_path: Path) 
     table = shards_of(config_of(tmp_path, files, datasets))
     for place, expected in enumerate(RESOLVED[case]):
         assert [row["x"] for row in rows_of(table, 2, place)] == expected
+
+
+@pytest.mark.parametrize("others", [0, 2, 4, 5, 9])
+def test_the_option_that_a_refusal_names_keeps_the_other_columns(others: int, tmp_path: Path) -> None:
+    beside = {f"c{number}": [number] * 2 for number in range(others)}
+    files = {name: [pa.table({"x": array, **beside})] for name, array in (("d0", ONE), ("d1", pa.array(["1", "2"])))}
+    told = refusal(config_of(tmp_path, files))
+    option = yaml.safe_load(told.split("cast one of them: `")[1].split("`")[0])
+    if others > 4:
+        assert list(option["columns"])[:5] == ["c0", "c1", "c2", "c3", "..."]
+        assert told.endswith("at dataset 'd0' with its other columns for the dots")
+        with pytest.raises(ConfigError, match=r"column '\.\.\.'"):
+            config_of(tmp_path, files, {"d0": option})
+        del option["columns"]["..."]
+        option["columns"] |= {name: name for name in beside}
+    assert set(shards_of(config_of(tmp_path, files, {"d0": option})).column_names) >= {"x", *beside}
+
+
+def test_an_option_keeps_what_the_config_says_of_the_other_columns(tmp_path: Path) -> None:
+    files = {
+        "d0": [pa.table({"x": ONE, "a": ONE, "b": ONE, "c": ONE})],
+        "d1": [pa.table({"x": ["1"], "m": [1], "a": [1]})],
+    }
+    columns = {"x": "x", "a": {"cast": "int8"}, "b": {"name": "m", "cast": "timestamp[us]"}}
+    told = refusal(config_of(tmp_path, files, {"d0": {"columns": columns}}))
+    assert (
+        "`columns: {a: {cast: int8}, b: {name: m, cast: \"timestamp[us]\"}, x: {cast: string}}` at dataset 'd0'" in told
+    )
 
 
 def test_every_problem_of_every_dataset_is_told_at_once(tmp_path: Path) -> None:
