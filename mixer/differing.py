@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mixer.config import MixConfig
@@ -47,15 +47,32 @@ def _dataset_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list
     found = [f"datasets.{name}: in the run, not in the config" for name in was if name not in now]
     found += [f"datasets.{name}: in the config, not in the run" for name in now if name not in was]
     found += [
-        f"datasets.{name}.{key}: the run has {was[name].get(key)!r}, the config has {now[name].get(key)!r}"
+        difference
         for name in was
         if name in now
         for key in {**was[name], **now[name]}
-        if was[name].get(key) != now[name].get(key)
+        for difference in setting_differences(f"datasets.{name}.{key}", was[name].get(key), now[name].get(key))
     ]
     if not found and list(was) != list(now):
         found.append(f"order of datasets: the run has {list(was)}, the config has {list(now)}")
     return found
+
+
+def setting_differences(where: str, was: object, now: object) -> Iterator[str]:
+    """Yield how a setting differs: one that both have with settings of its own, by these; one of columns as a whole.
+
+    >>> list(setting_differences("datasets.a.window", {"length": 8, "stride": 1}, {"length": 9, "stride": 1}))
+    ['datasets.a.window.length: the run has 8, the config has 9']
+    >>> list(setting_differences("datasets.a.window", None, {"length": 9}))
+    ["datasets.a.window: the run has None, the config has {'length': 9}"]
+    """
+    if was == now:
+        return
+    if isinstance(was, Mapping) and isinstance(now, Mapping) and not where.endswith(".columns"):
+        for key in {**was, **now}:
+            yield from setting_differences(f"{where}.{key}", was.get(key), now.get(key))
+    else:
+        yield f"{where}: the run has {was!r}, the config has {now!r}"
 
 
 def check_same(run: Planned, config: MixConfig, *, allow_repack: bool) -> Planned:

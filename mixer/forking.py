@@ -22,6 +22,7 @@ from mixer.config import MixConfig, config_from
 from mixer.core import commits
 from mixer.core.commits import Commit, Parent
 from mixer.core.plan import Plan, first_difference
+from mixer.differing import setting_differences
 from mixer.errors import ConfigError, SchemaError
 from mixer.planning import Planned
 from mixer.preparing import Inputs, find_inputs_of
@@ -136,11 +137,9 @@ def _differences(was: MixConfig, config: MixConfig) -> Iterator[str]:
         return
     for name, dataset in before["datasets"].items():
         for key in _SAME_OF_DATASETS:
-            if dataset[key] != now["datasets"][name][key]:
-                yield (
-                    f"datasets.{name}.{key}: the run has {dataset[key]!r}, the config has "
-                    f"{now['datasets'][name][key]!r}; give it another name if it is another dataset"
-                )
+            where = f"datasets.{name}.{key}"
+            for difference in setting_differences(where, dataset[key], now["datasets"][name][key]):
+                yield f"{difference}; give it another name if it is another dataset"
 
 
 def _refusal(parent: Parent, found: list[str]) -> ConfigError:

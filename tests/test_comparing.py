@@ -7,6 +7,8 @@ import pytest
 
 from mixer import building
 from mixer.comparing import compare
+from mixer.config import MixConfig, config_from
+from mixer.differing import row_differences
 from mixer.errors import ChangedError, ConfigError, OutputError
 from tests.mixes import config_file, config_values, mix_config
 
@@ -51,6 +53,30 @@ def test_a_config_and_a_run_tell_the_same_difference_as_a_resume(
         lines = [*found.refused, *found.repack, *found.harmless]
         assert all(any(line.startswith(start) for line in lines) for start in said), lines
     assert resumes(tmp_path, **changes) == (verdict in {"same", "harmless"})
+
+
+def test_of_a_changed_window_only_what_has_changed_is_told() -> None:
+    def windowed(**window: Any) -> MixConfig:
+        dataset = {"path": "a.parquet", "window": {"context_length": 8, "end_of_text": 1, **window}}
+        return config_from(
+            {
+                "output": "out",
+                "batch_size": 1,
+                "batches": 1,
+                "batches_per_shard": 1,
+                "datasets": {"a": {"weight": 1, **dataset}},
+            }
+        )
+
+    where = "datasets.a.window"
+    assert row_differences(windowed(), windowed(context_length=9, stride=3)) == [
+        f"{where}.context_length: the run has 8, the config has 9",
+        f"{where}.stride: the run has None, the config has 3",
+    ]
+    (whole,) = row_differences(
+        config_from({**windowed().model_dump(), "datasets": {"a": {"path": "a.parquet", "weight": 1}}}), windowed()
+    )
+    assert whole.startswith(f"{where}: the run has None, the config has {{'context_length': 8, ")
 
 
 def test_a_longer_run_is_told_from_another_one(tmp_path: Path) -> None:
