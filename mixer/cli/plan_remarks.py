@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mixer.cli import wording
@@ -28,7 +28,7 @@ def _remarks(value: Mapping[str, Any]) -> Iterator[str]:
     yield from _listed("Worth knowing", value["warnings"])
     for how, heading in HEADINGS.items():
         changes = [change for change in value["type_changes"] if change["how"] == how]
-        yield from _block(heading, map(_change, changes))
+        yield from _block(heading, _filled(changes) if how == "filled" else map(_change, changes))
     yield from _block("Columns that get another name", map(_renaming, value["renamed_columns"]))
     yield from _block("Streams of token ids, whose windows are the rows", map(_stream, _with_stream(value)))
     yield from _duplicates(value)
@@ -56,9 +56,23 @@ def _listed(heading: str, names: list[str]) -> Iterator[str]:
 
 def _change(change: Mapping[str, str]) -> str:
     dataset, column, file = (wording.visible(change[key]) for key in ("dataset", "column", "file"))
-    if change["how"] == "filled":
-        return f"{dataset}: column {column!r} is null, as {change['output']}, where files lack it (first {file})"
     return f"{dataset}: column {column!r} is stored as {change['stored']} and written as {change['output']} ({file})"
+
+
+def _filled(changes: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Yield a line for each dataset that lacks columns; ``--json`` names the first file that lacks each.
+
+    >>> filled = [{"dataset": "web", "column": name, "output": "int64"} for name in ("n", "m")]
+    >>> list(_filled([*filled, {"dataset": "hf", "column": "n", "output": "int64"}]))
+    ["web: 'n' (int64), 'm' (int64) are null where files lack them", "hf: 'n' (int64) is null where files lack it"]
+    """
+    columns: dict[str, list[str]] = {}
+    for change in changes:
+        column = f"{wording.visible(change['column'])!r} ({change['output']})"
+        columns.setdefault(change["dataset"], []).append(column)
+    for dataset, lacking in columns.items():
+        verb, them = ("is", "it") if len(lacking) == 1 else ("are", "them")
+        yield f"{wording.visible(dataset)}: {', '.join(lacking)} {verb} null where files lack {them}"
 
 
 def _with_stream(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -202,7 +202,7 @@ def test_everything_that_a_plan_may_remark_fits_into_80_columns(mixer: Mixer, tm
         "Measured",
         "Tokens, by column 'n'",
         "Worth knowing",
-        "web: column 'words' is null, as string, where files lack it",
+        "web: 'words' (string), 'key' (int32) are null where files lack them",
         "other: column 'key' is stored as int64 and written as int32",
         "other: column 'text' is written as 'words'",
         "other: column 'n' is written as 'key'",
