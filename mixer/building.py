@@ -23,12 +23,13 @@ from mixer.opened import OnCommit, OpenRun, RunSummary, ShouldStop, summarize
 from mixer.opening import open_run
 from mixer.planning import Planned
 from mixer.preparation.engine import OnPart
-from mixer.preparing import Inputs, Preparation
+from mixer.preparing import DATE, Inputs, Preparation
 from mixer.records import read_record
 from mixer.sources.inventory import Inventory
 from mixer.storage import Store, fit_to_write, open_store
 
 __all__ = [
+    "DATE",
     "Existing",
     "OnCommit",
     "OnPart",
@@ -37,19 +38,18 @@ __all__ = [
     "ShouldStop",
     "attach",
     "build",
+    "check_prepared_place",
     "existing",
     "fork",
     "is_to_prepare",
     "look",
     "plan",
     "prepare",
+    "refuse_date",
     "start",
     "started",
     "status",
 ]
-
-DATE = "{date}"
-"""In the output of a config that flow runs of a deployment make, each with its own date in this place."""
 
 
 def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: ShouldStop | None = None) -> Preparation:
@@ -75,12 +75,30 @@ def prepare(config: MixConfig, *, on_part: OnPart | None = None, should_stop: Sh
     frozen = _frozen(config)
     files = preparing.find_files_of(config, frozen)
     if config.prepared is None and preparing.is_needed(config, files):
-        _refuse_date(config)
+        refuse_date(config)
         refuse_foreign(open_store(config.output))
     return preparing.prepare(config, frozen, files, on_part=on_part, should_stop=should_stop)
 
 
-def _refuse_date(config: MixConfig) -> None:
+def check_prepared_place(config: MixConfig) -> None:
+    """Find out whether it is known where prepared copies are to lie, before anything is begun.
+
+    Raises:
+        ConfigError: They are to lie in an output that still has `{date}` in it.
+        MixerError: What is to be prepared cannot be told; only of such an output.
+    """
+    if DATE not in config.output or config.prepared is not None:
+        return
+    if preparing.is_needed(config, preparing.find_files_of(config, _frozen(config))):
+        refuse_date(config)
+
+
+def refuse_date(config: MixConfig) -> None:
+    """Refuse an output whose date is not known yet.
+
+    Raises:
+        ConfigError: It still has `{date}` in it.
+    """
     if DATE in config.output:
         raise ConfigError(
             f"output: {DATE} stands for the date of a scheduled flow run; to make the run of one date, write that date"
@@ -182,7 +200,7 @@ def start(  # noqa: PLR0913 -- each is one independent choice
         OutputError: The output holds something else, or its store cannot keep the promises.
         FencedError: Other starts of this run were faster.
     """
-    _refuse_date(config)
+    refuse_date(config)
     store = open_store(config.output)
     data = read_record(store, commits.RUN_NAME)
     is_new = data is None

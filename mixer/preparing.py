@@ -26,6 +26,9 @@ from mixer.storage import open_store
 
 log = logging.getLogger(__name__)
 
+DATE = "{date}"
+"""In the output of a config that flow runs of a deployment make, each with its own date in this place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -203,6 +206,18 @@ def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
     return take
 
 
+def _who_prepares(config: MixConfig) -> str:
+    """Return what prepares the inputs of `config`; of a dated output neither command takes what is below it."""
+    if DATE not in config.output:
+        return "`mixer prepare` with this config does it, and so does `mixer run` by itself"
+    if config.prepared is not None:
+        return "`mixer prepare` with this config does it, and so does a scheduled flow run by itself"
+    return (
+        f"a scheduled flow run does it by itself, below the output of its date; to do it before, once for all dates, "
+        f"set `prepared` to a place of its own and use `mixer prepare`, or write a date in place of {DATE}"
+    )
+
+
 def _never() -> bool:
     return False
 
@@ -259,8 +274,7 @@ class _Walk:
         if self.missing:
             _try_tokenizers(config, self.known)
             raise NotPreparedError(
-                f"{self.place.url}: not prepared yet: {', '.join(dict.fromkeys(self.missing))}; `mixer prepare` with "
-                f"this config does it, and so does `mixer run` by itself"
+                f"{self.place.url}: not prepared yet: {', '.join(dict.fromkeys(self.missing))}; {_who_prepares(config)}"
             )
         order = {name: number for number, name in enumerate(config.datasets)}
         stages = tuple(sorted(self.made, key=lambda stage: order[stage.dataset]))

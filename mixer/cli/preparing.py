@@ -32,11 +32,13 @@ class Prepare(Protocol):
 def prepare_inputs(path: str, *, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
     """Answer `mixer prepare`."""
     config = load_config(path)
+    # Here, too, so that no flow run fails for it.
+    building.check_prepared_place(config)
     prepare: Prepare = flow_of(FLOW_NAME, debug=debug) if with_prefect else building.prepare
     before = "starting Prefect" if with_prefect else "starting"
-    with StopRequest("part") as stop, display(quiet=quiet, before=before) as shown:
+    with StopRequest("part") as stop, display(quiet=quiet, before=before, unit="part") as shown:
         try:
-            done = prepare(config, on_part=partial(show_part, shown), should_stop=stop)
+            done = prepare(config, on_part=partial(show_part, shown, config), should_stop=stop)
         except StoppedError as error:
             return stopped_before(config.output, str(error), stop)
         except MixerError as error:

@@ -40,11 +40,11 @@ class Display(Protocol):
         ...
 
 
-def display(*, quiet: bool, before: str = "starting") -> Display:
-    """Return what fits where stderr leads to; `before` is what is done before the first shard."""
+def display(*, quiet: bool, before: str = "starting", unit: str = "shard") -> Display:
+    """Return what fits where stderr leads to; `before` is what is done before the first `unit`."""
     if quiet:
         return Silence()
-    return Bar(before) if console.shows_bars(sys.stderr, os.environ) else Lines()
+    return Bar(before) if console.shows_bars(sys.stderr, os.environ) else Lines(unit=unit)
 
 
 class Silence:
@@ -71,9 +71,9 @@ class Silence:
 class Lines:
     """A line every `seconds`, and one at the end; also while a shard takes long, so that a silent run is a dead one."""
 
-    def __init__(self, seconds: float = LINE_SECONDS) -> None:
+    def __init__(self, seconds: float = LINE_SECONDS, unit: str = "shard") -> None:
         self._seconds = seconds
-        self._pace = Pace(time.monotonic())
+        self._pace = Pace(time.monotonic(), unit=unit)
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="mixer-progress", daemon=True)

@@ -21,6 +21,7 @@ from mixer.core import commits
 from mixer.core.commits import Commit
 from mixer.errors import MixerError, StoppedError
 from mixer.preparation.engine import Progress
+from mixer.preparation.record import FOLDER
 from mixer.storage import open_store
 
 FLOW_GROUP, FLOW_NAME = "mixer.flows", "premix"
@@ -29,6 +30,8 @@ CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"
 AGAIN = "What is committed stays; the same command goes on from there."
 MEND = "This command has committed nothing. Mend this, then run it again: it begins, or goes on from what is committed."
 
+EITHER = "part or shard"
+"""What a run works on before its first commit: whether inputs are to be prepared is not known before."""
 GONE = "The output was removed meanwhile, so nothing is left to go on from; the same command begins anew."
 
 
@@ -60,9 +63,11 @@ class Build(Protocol):
 def run_config(path: str, *, allowed: Allowed, with_prefect: bool, quiet: bool, debug: bool) -> Reply:
     """Answer `mixer run`."""
     config = load_config(path)
+    # Here, too, so that no flow run fails for it.
+    building.refuse_date(config)
     build: Build = flow_of(FLOW_NAME, debug=debug) if with_prefect else building.build
     before = "starting Prefect" if with_prefect else "starting"
-    with StopRequest() as stop, display(quiet=quiet, before=before) as shown:
+    with StopRequest(EITHER) as stop, display(quiet=quiet, before=before) as shown:
         try:
             summary = _build(build, config, stop, shown, allowed)
         except StoppedError as error:
@@ -96,6 +101,7 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
         nonlocal told
         if not told:
             told = True
+            stop.unit = "shard"
             _, planned = building.existing(config.output)
             shown.shards(planned.plan.shard_count)
         shown.step(Step(commit.shard + 1, commit.rows, commit.bytes, commit.path))
@@ -107,7 +113,7 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
             allow_repack=allowed.repack,
             accept_unsafe_store=allowed.unsafe_store,
             on_commit=on_commit,
-            on_part=partial(show_part, shown),
+            on_part=partial(show_part, shown, config),
             should_stop=stop,
         )
     except StoppedError:
@@ -124,10 +130,11 @@ def _build(build: Build, config: MixConfig, stop: StopRequest, shown: Display, a
         return building.status(config.output)
 
 
-def show_part(shown: Display, part: Progress) -> None:
-    """Show one more part of a prepared copy."""
+def show_part(shown: Display, config: MixConfig, part: Progress) -> None:
+    """Show one more part of a prepared copy of what `config` mixes."""
     what = f"{part.kind} of {wording.visible(part.dataset)}"
-    shown.prepared(Step(part.number + 1, part.rows, part.bytes, f"prepared/{part.path}"), what)
+    place = FOLDER if config.prepared is None else f"{without_secrets(config.prepared).rstrip('/')}/"
+    shown.prepared(Step(part.number + 1, part.rows, part.bytes, f"{wording.visible(place)}{part.path}"), what)
 
 
 def _is_gone(output: str, error: MixerError) -> bool:

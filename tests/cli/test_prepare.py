@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 from mixer import building
+from mixer.cli import preparing, running
+from mixer.cli.progress import Lines
 from mixer.preparation.record import PREPARED_NAME
 from mixer.storage import open_store
 from tests.cli.conftest import Mixer
@@ -44,6 +46,7 @@ def test_it_prepares_says_what_and_a_second_time_that_there_was_nothing_to_do(tm
     assert first.out.startswith("Prepared  1 copy, made now\nPlace     ")
     assert "web      rows     60" in first.out
     assert first.err.startswith("rows of web: part ")
+    assert "last .mixer/prepared/" in first.err
     again = mixer("prepare", config, "--no-prefect")
     assert (again.code, again.err) == (0, "")
     assert again.out.startswith("Prepared  1 copy, which was there already\n")
@@ -112,6 +115,41 @@ def test_a_plan_of_what_is_not_prepared_says_what_to_type(tmp_path: Path, mixer:
     assert mixer("plan", config, "--json").json["datasets"][0]["rows"] == WEB_ROWS
 
 
+def test_the_last_part_is_named_where_it_lies_and_before_the_first_there_is_no_part(
+    tmp_path: Path, mixer: Mixer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = mixer("prepare", config_file(tmp_path, prepared=f"{tmp_path}/shared/"), "--no-prefect")
+    assert Path(answer.err.splitlines()[-1].split(", last ")[1]).is_file()
+    with Lines(seconds=0.01, unit="part"):
+        while not (said := capsys.readouterr().err):
+            pass
+    assert said.splitlines()[0] == "no part yet"
+
+
+def test_what_is_to_be_prepared_below_a_date_is_refused_before_any_flow_run_and_a_plan_says_what_to_do(
+    tmp_path: Path, mixer: Mixer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_flow(name: str, *, debug: bool) -> None:
+        raise AssertionError(f"asked for the flow {name}, debug={debug}")
+
+    for module in (preparing, running):
+        monkeypatch.setattr(module, "flow_of", no_flow)
+    dated = config_file(tmp_path, output=f"{tmp_path}/{{date}}")
+    for verb in ("prepare", "run"):
+        refused = mixer(verb, dated)
+        assert refused.code == 2
+        assert "{date} stands for the date of a scheduled flow run" in refused.err
+    told = mixer("plan", dated).err
+    assert "a scheduled flow run does it by itself" in told
+    assert "set `prepared`" in told
+    assert "`mixer run`" not in told
+    shared = config_file(tmp_path, output=f"{tmp_path}/{{date}}", prepared=str(tmp_path / "shared"))
+    told = mixer("plan", shared).err
+    assert "`mixer prepare` with this config does it, and so does a scheduled flow run" in told
+    assert mixer("prepare", shared, "--no-prefect").code == 0
+    assert "a scheduled flow run starts it" in " ".join(mixer("plan", shared).out.split())
+
+
 def test_doctor_says_whether_all_is_prepared(tmp_path: Path, mixer: Mixer) -> None:
     config = config_file(tmp_path)
     assert "not prepared yet: 'web'" in mixer("doctor", config).out
@@ -159,7 +197,8 @@ def test_the_first_signal_stops_at_a_parts_edge_and_the_same_command_goes_on(
     told = json.loads(out)
     assert (told["error"]["type"], told["error"]["exit_code"]) == ("Stopped", 128 + number)
     assert "the same call goes on from there" in told["error"]["message"]
-    assert f"{number.name}: stopping after the {'part' if verb == 'prepare' else 'shard'} under way" in err
+    # Of a run nobody knows before its first commit whether it is a part or a shard.
+    assert f"{number.name}: stopping after the {'part' if verb == 'prepare' else 'part or shard'} under way" in err
     parts = len(list((tmp_path / "out").rglob("part-*.parquet")))
     assert len(list((tmp_path / "out").rglob("log/0000000?.json"))) == parts
     assert not list((tmp_path / "out").rglob(PREPARED_NAME))
