@@ -22,8 +22,10 @@ def wait(commit: Commit) -> None:
         time.sleep(0.05)
 
 
-# One flow run a process, so nobody shares it.
-caller.current_caller = ContextVar("held_caller", default=Caller(on_commit=wait))  # noqa: B039 -- see above
+# Where nothing is to be held, this is only looked at for its doctests, in a process in which others have callers.
+if HOLD in os.environ:
+    # One flow run a process, so nobody shares it.
+    caller.current_caller = ContextVar("held_caller", default=Caller(on_commit=wait))  # noqa: B039 -- see above
 
 from flows.premix import premix  # noqa: E402 -- it looks for its caller as soon as it is imported
 
