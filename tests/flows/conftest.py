@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.flows.outputs import SHARDS
 from tests.flows.prefect_server import PrefectServer, running_prefect_server
 from tests.mixes import mix_config
 
+_HERE = Path(__file__).parent
+
 # Prefect makes its home when it is imported; no test may touch the user's.
 _HOME = tempfile.TemporaryDirectory(prefix="prefect-")
 os.environ["PREFECT_HOME"] = _HOME.name
@@ -27,14 +30,27 @@ from prefect.client.orchestration import SyncPrefectClient, get_client  # noqa: 
 from prefect.logging.handlers import APILogWorker  # noqa: E402
 from prefect.settings import temporary_settings  # noqa: E402
 
+_SHARED: list[tuple[ExitStack, PrefectServer]] = []
+"""The server that tests share, if it runs, and what stops it."""
 
-@pytest.fixture(scope="session")
-def prefect_server() -> Iterator[PrefectServer]:
+
+@pytest.fixture
+def prefect_server() -> PrefectServer:
     """A server that nobody takes down."""
-    with running_prefect_server() as server:
-        yield server
+    if not _SHARED:
+        stack = ExitStack()
+        server = stack.enter_context(running_prefect_server())
         # What flows of this process have logged is sent while there is somebody to send it to.
-        APILogWorker.drain_all(timeout=10)
+        stack.callback(APILogWorker.drain_all, timeout=10)
+        _SHARED.append((stack, server))
+    return _SHARED[0][1]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Stop the server once tests of other things follow: it takes half a core even when nobody asks it anything."""
+    if _SHARED and (nextitem is None or nextitem.path.parent != _HERE):
+        _SHARED.pop()[0].close()
 
 
 @pytest.fixture
