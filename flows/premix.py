@@ -7,15 +7,14 @@ kept from task to task but the name of this start of the run: every attempt asks
 from __future__ import annotations
 
 import datetime as dt
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 from uuid import UUID
 
-from flows.settings import apply_defaults, is_embedded, refuse_process_pool, retry_delays
+from flows.settings import apply_defaults
 
 apply_defaults()
 
@@ -23,34 +22,23 @@ apply_defaults()
 from prefect import flow, get_run_logger, task  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
-from prefect.client.schemas.objects import FlowRun, State, TaskRun  # noqa: E402
-from prefect.context import FlowRunContext  # noqa: E402
+from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
 from prefect.runtime import task_run  # noqa: E402
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
-from prefect.tasks import Task  # noqa: E402
 from pydantic import Field  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
-from flows.caller import Caller, calling, current_caller  # noqa: E402
-from flows.embedded import start_embedded_server  # noqa: E402
+from flows.caller import Caller, current_caller  # noqa: E402
 from flows.prepare import prepared_first  # noqa: E402
-from flows.recording import forget_unsent, wait_until_recorded  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
+from flows.running import called, entered, is_worth_a_retry, run_here  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
 from flows.settling import settle  # noqa: E402
 from mixer import building  # noqa: E402
 from mixer.building import OnCommit, OnPart, OpenRun, RunSummary, ShouldStop  # noqa: E402
 from mixer.config import MixConfig  # noqa: E402
 from mixer.core.commits import Commit  # noqa: E402
-from mixer.errors import MixerError, StoppedError  # noqa: E402
-
-log = logging.getLogger(f"mixer.{__name__}")
-
-_CLIENT_RETRIES = 1
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from mixer.errors import StoppedError  # noqa: E402
 
 
 @dataclass(slots=True)
@@ -111,15 +99,6 @@ _starts: dict[str, _Start] = {}
 """By owner. Tasks are given the name, and find here what it stands for."""
 
 
-def _is_worth_a_retry(chosen: Task[Any, Any], run: TaskRun, state: State[Any]) -> bool:
-    """Say whether to try a task again; asked only while there are retries left."""
-    error = state.data
-    if not isinstance(error, MixerError) or not error.transient:
-        return False
-    log.warning("trying again after a pause task=%s attempt=%d error=%s", chosen.name, run.run_count, error)
-    return True
-
-
 def _segment_name() -> str:
     parameters = task_run.parameters
     first, last = parameters["first_shard"], parameters["stop_shard"] - 1
@@ -131,7 +110,7 @@ def _segment_name() -> str:
     task_run_name="open",
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_worth_a_retry,
+    retry_condition_fn=is_worth_a_retry,
 )
 def open_run(config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsafe_store: bool) -> str:
     """Start, resume or extend the run; return the name of this start, its owner."""
@@ -149,7 +128,7 @@ def open_run(config: MixConfig, *, extend: bool, allow_repack: bool, accept_unsa
     task_run_name=_segment_name,
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_worth_a_retry,
+    retry_condition_fn=is_worth_a_retry,
 )
 def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa: ARG001 -- the log knows the first one
     """Write and commit the missing shards before `stop_shard`; return how many shards are committed then."""
@@ -164,7 +143,7 @@ def write_segment(owner: str, first_shard: int, stop_shard: int) -> int:  # noqa
     task_run_name="finish",
     cache_policy=NO_CACHE,
     persist_result=False,
-    retry_condition_fn=_is_worth_a_retry,
+    retry_condition_fn=is_worth_a_retry,
 )
 def finish_run(owner: str) -> RunSummary:
     """Complete the run if every shard is committed; return how far it is."""
@@ -235,14 +214,10 @@ def _premix(
 
 def _flow_run(caller: Caller) -> tuple[FlowRun, SyncPrefectClient]:
     """Return the flow run that this is, and the client of its server."""
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None:
-        raise RuntimeError("expected to be called by a flow run, and found none; to do without one, use mixer.build")
-    refuse_process_pool(context.task_runner)
-    if not isinstance(context.client, SyncPrefectClient):
-        raise TypeError(f"expected the client of a flow that is not async, found {type(context.client).__name__}")
-    caller.flow_run_id = context.flow_run.id
-    return context.flow_run, context.client
+    flow_run, client = entered(caller, without="mixer.build")
+    if not isinstance(client, SyncPrefectClient):
+        raise TypeError(f"expected the client of a flow that is not async, found {type(client).__name__}")
+    return flow_run, client
 
 
 def _carry_out(  # noqa: PLR0913 -- each is one independent choice
@@ -251,7 +226,7 @@ def _carry_out(  # noqa: PLR0913 -- each is one independent choice
     """Start or continue the run, and show it while it goes on and when it is over."""
     began = time.monotonic()
     prepared_first(config, caller)
-    owner = _called(open_run, caller)(
+    owner = called(open_run, caller)(
         config, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
     )
     start = _starts[owner]
@@ -285,18 +260,11 @@ def _write_all(start: _Start) -> RunSummary:
             committed, shard_count, previous_shards=shards, previous_seconds=seconds, segments=segments
         )
         began = time.monotonic()
-        committed = _called(write_segment, start.caller)(start.owner, segment.start, segment.stop)
+        committed = called(write_segment, start.caller)(start.owner, segment.start, segment.stop)
         segments, shards, seconds = segments + 1, len(segment), time.monotonic() - began
         if committed < segment.stop:
             break
-    return _called(finish_run, start.caller)(start.owner)
-
-
-def _called(chosen: Task[P, R], caller: Caller) -> Task[P, R]:
-    """Return a task as this process wants it retried, and count its run."""
-    caller.task_runs += 1
-    delays = retry_delays()
-    return chosen.with_options(retries=len(delays), retry_delay_seconds=delays)
+    return called(finish_run, start.caller)(start.owner)
 
 
 def run(  # noqa: PLR0913 -- each is one independent choice
@@ -325,32 +293,9 @@ def run(  # noqa: PLR0913 -- each is one independent choice
         MixerError: As from `mixer.building.build`, or that Prefect did not start the flow.
     """
     caller = Caller(on_commit, should_stop, on_part)
-    trouble: Exception | None = None
-    # Prefect's own five would hold a finished run for over a minute, if the server has gone away.
-    patience = temporary_settings(set_defaults={PREFECT_CLIENT_MAX_RETRIES: _CLIENT_RETRIES})
-    with calling(caller), patience:
-        try:
-            if is_embedded():
-                start_embedded_server()
-            state = premix(config, allow_repack, accept_unsafe_store, extend, return_state=True)
-            reason = f"its state is {state.name}: {state.message}"
-        except Exception as error:  # noqa: BLE001 -- whatever Prefect's trouble is, the run is as far as it is
-            trouble, reason = error, f"{type(error).__name__}: {error}"
-            forget_unsent()
-        else:
-            if caller.flow_run_id is not None and is_embedded():
-                wait_until_recorded(caller.flow_run_id, caller.task_runs)
-    if caller.error is not None:
-        raise caller.error
-    if caller.summary is None:
-        raise _not_run(reason) from trouble
-    if trouble is not None:
-        log.warning("the Prefect server was not told how the flow run ended error=%s", type(trouble).__name__)
-    return caller.summary
-
-
-def _not_run(reason: str) -> MixerError:
-    where = "a server of its own" if is_embedded() else "the server that PREFECT_API_URL names"
-    return MixerError(
-        f"Prefect did not run the flow on {where}: {reason}; check the server, or do without: `mixer run --no-prefect`"
+    return run_here(
+        lambda: premix(config, allow_repack, accept_unsafe_store, extend, return_state=True),
+        caller,
+        lambda: caller.summary,
+        command="mixer run --no-prefect",
     )
