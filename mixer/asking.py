@@ -17,13 +17,14 @@ from mixer.errors import ConfigError, CorruptionError, NotEnoughDataError
 from mixer.schemas import Column, View
 from mixer.sources.inventory import Inventory
 from mixer.sources.windows import (
-    are_rows,
     check_stored,
     id_bytes,
+    ids_in,
     stream_facts,
     window_schema,
     windows_in,
     windows_json,
+    windows_to_make,
 )
 
 Schemas = Sequence[tuple[str, pa.Schema]]
@@ -44,8 +45,9 @@ def items_of(dataset: DatasetConfig, inventory: Inventory) -> int:
         dataset: What the config says of it.
         inventory: Its files; of a dataset that is prepared, those of the last prepared copy.
     """
-    if dataset.window is not None and not are_rows(inventory.facts):
-        return windows_in(dataset.window).count(inventory.rows)
+    window = windows_to_make(dataset.window, inventory)
+    if window is not None:
+        return windows_in(window).count(inventory.rows)
     return inventory.rows // epochs_in(inventory)
 
 
@@ -76,9 +78,8 @@ def window_definition(dataset: DatasetConfig, inventory: Inventory) -> dict[str,
     """Return what decides the windows of a stream, as plain values; nothing for a dataset of rows."""
     if dataset.window is None:
         return {}
-    stream = stream_facts(inventory.facts)
-    ids = stream.get("ids") if are_rows(inventory.facts) else inventory.rows
-    return {"window": {**windows_json(dataset.window), "end_of_text": stream.get("end_of_text"), "ids": ids}}
+    end_of_text = stream_facts(inventory.facts).get("end_of_text")
+    return {"window": {**windows_json(dataset.window), "end_of_text": end_of_text, "ids": ids_in(inventory)}}
 
 
 def epochs_in(inventory: Inventory) -> int:

@@ -16,7 +16,7 @@ from mixer.core.reads import NOTHING, Layout, Reads, WindowLayout, reads_of
 from mixer.planning import Planned
 from mixer.sources.groups import Limits
 from mixer.sources.inventory import FileEntry, Inventory
-from mixer.sources.windows import are_rows, windows_in
+from mixer.sources.windows import windows_in, windows_to_make
 from mixer.storage.inputs import is_remote
 
 _SHARDS_LOOKED_AT = 32
@@ -138,14 +138,16 @@ def _stored_bytes(planned: Planned, name: str, items: int) -> int:
 def _repeated(planned: Planned, name: str) -> Fraction:
     """Return how often the windows of a stream, taken once, hold each of its ids on average; 1 for rows."""
     dataset, inventory = planned.config.datasets[name], planned.inventories[name]
-    if dataset.window is None or are_rows(inventory.facts):
+    window = windows_to_make(dataset.window, inventory)
+    if window is None:
         return Fraction(1)
-    return Fraction(items_of(dataset, inventory) * windows_in(dataset.window).length, max(1, inventory.rows))
+    return Fraction(items_of(dataset, inventory) * windows_in(window).length, max(1, inventory.rows))
 
 
 def _layout_of(planned: Planned, name: str) -> Layout | WindowLayout:
-    inventory, window = planned.inventories[name], planned.config.datasets[name].window
-    if window is None or are_rows(inventory.facts):
+    inventory = planned.inventories[name]
+    window = windows_to_make(planned.config.datasets[name].window, inventory)
+    if window is None:
         return _layout(inventory, len(planned.schema))
     return WindowLayout(_layout(inventory, 2 if window.documents else 1), windows_in(window))
 

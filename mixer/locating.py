@@ -28,7 +28,7 @@ from mixer.log import CommitLog, Tail
 from mixer.planning import Planned
 from mixer.shards import WriterSettings
 from mixer.sources.inventory import Inventory
-from mixer.sources.windows import are_rows, stream_facts, windows_in
+from mixer.sources.windows import ids_in, windows_in, windows_to_make
 
 MOST = 20
 """Places of one row that are told at the most; a dataset may be gone through without end."""
@@ -255,11 +255,11 @@ def _read(run: Planned, spot: Spot) -> tuple[tuple[int, int] | None, int, int]:
     inventory, window = run.inventories[spot.dataset], run.config.datasets[spot.dataset].window
     ids = None
     if window is not None:
-        there = stream_facts(inventory.facts).get("ids") if are_rows(inventory.facts) else inventory.rows
+        there = ids_in(inventory)
         if type(there) is not int:
             raise CorruptionError(f"dataset {spot.dataset!r}: its prepared copy does not say how many ids there are")
         ids = windows_in(window).ids(spot.dataset_row, spot.dataset_row + 1, there)
-        if not are_rows(inventory.facts):
+        if windows_to_make(window, inventory) is not None:
             return ids, *ids
     # All rows in random order lie in a copy as they come, one pass after the other.
     row = spot.offset if run.plan.passes[run.plan.names.index(spot.dataset)].full else spot.dataset_row

@@ -24,7 +24,7 @@ from mixer.sources.base import Source
 from mixer.sources.files import OpenFiles
 from mixer.sources.parquet import ParquetSource
 from mixer.sources.passes import PassedSource
-from mixer.sources.windows import are_rows, open_windows
+from mixer.sources.windows import open_windows, windows_to_make
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,9 @@ def open_sources(planned: Planned) -> dict[str, Source]:
 
 def _opened(planned: Planned, name: str, view: View, files: OpenFiles) -> Source:
     """Return a dataset as stored, or the windows of its stream, in the run's schema."""
-    inventory, window = planned.inventories[name], planned.config.datasets[name].window
-    if window is None or are_rows(inventory.facts):
+    inventory = planned.inventories[name]
+    window = windows_to_make(planned.config.datasets[name].window, inventory)
+    if window is None:
         return ParquetSource(name, inventory, planned.schema, view=view, files=files)
     return open_windows(name, inventory, window, schema=planned.schema, view=view, files=files)
 

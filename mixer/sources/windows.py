@@ -106,13 +106,26 @@ def windows_json(window: WindowConfig) -> dict[str, JSON]:
     }
 
 
-def are_rows(facts: Mapping[str, JSON]) -> bool:
-    """Return whether files that `facts` tell of hold windows as rows, and not a stream.
+def windows_to_make(window: WindowConfig | None, inventory: Inventory) -> WindowConfig | None:
+    """Return the windows that a dataset's items are made into when they are read, of the stream in its files.
 
-    >>> are_rows({"ids": 40, "vocabulary": 9}), are_rows({"epochs": 2, "stream": {"ids": 40, "vocabulary": 9}})
-    (False, True)
+    None if its items are the rows of its files: those of a dataset without `window`, or a copy of the windows.
+
+    >>> window = WindowConfig(context_length=8)
+    >>> windows_to_make(window, Inventory((), (), {"ids": 40, "vocabulary": 9})) is window
+    True
+    >>> windows_to_make(window, Inventory((), (), {"epochs": 2, "stream": {"ids": 40, "vocabulary": 9}}))
     """
-    return STREAM in facts
+    return None if STREAM in inventory.facts else window
+
+
+def ids_in(inventory: Inventory) -> JSON:
+    """Return how many ids the stream of a dataset's windows has, be its files the stream or a copy of the windows.
+
+    >>> ids_in(Inventory((), (), {"epochs": 2, "stream": {"ids": 40, "vocabulary": 9}}))
+    40
+    """
+    return stream_facts(inventory.facts).get("ids") if STREAM in inventory.facts else inventory.rows
 
 
 def stream_facts(facts: Mapping[str, JSON]) -> Mapping[str, JSON]:
