@@ -11,11 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from mixer.ancestry import Place
 from mixer.checking import check_shards_there
+from mixer.closing import Closable
 from mixer.core import commits
 from mixer.core.commits import Commit, Parent
 from mixer.core.fingerprint import sha256_hex
@@ -66,7 +65,7 @@ class RunSummary:
     """The run whose shards the first ones are, and where they lie, if this one was forked from it."""
 
 
-class OpenRun:
+class OpenRun(Closable):
     """A run that this process may add to, until a newer start takes it over. Not for several threads at once."""
 
     def __init__(
@@ -93,14 +92,6 @@ class OpenRun:
         self._last = tail.commit
         self._finished = tail.final is not None
         self._sources: dict[str, Source] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def output(self) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
+from mixer.closing import Closable
 from mixer.core import serving
 from mixer.core.arguments import whole_number
 from mixer.core.serving import Part
@@ -20,7 +20,7 @@ from mixer.errors import ConfigError, OutputError
 from mixer.readable import Following, Readable, Wanted, look
 
 
-class Batches(Iterator[pa.Table]):
+class Batches(Closable, Iterator[pa.Table]):
     """The batches of a run, in order; see `read`. Close it, or use it in a ``with``, to give threads and memory back.
 
     Attributes:
@@ -43,14 +43,6 @@ class Batches(Iterator[pa.Table]):
         table = next(self._tables)
         self.next_batch += 1
         return table
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the iteration."""

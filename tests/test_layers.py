@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("mixer", "flows")
 
 LAYERS = (
-    ("mixer.errors",),
+    ("mixer.errors", "mixer.closing"),
     ("mixer.core",),
     ("mixer.storage", "mixer.mixing", "mixer.shards", "mixer.schemas", "mixer.batcher"),
     ("mixer.config", "mixer.sources"),

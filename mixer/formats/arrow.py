@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
+from mixer.closing import Closable
 from mixer.errors import ChangedError, InputError, SchemaError
 from mixer.formats.base import Piece, Position, Reading
 from mixer.formats.options import RowsOptions
@@ -74,7 +74,7 @@ class ArrowFiles:
         return pa.schema(fields, metadata or None)
 
 
-class _Reading:
+class _Reading(Reading):
     def __init__(self, file: InputFile, schema: pa.Schema, at: Position) -> None:
         self._file, self._schema = file, schema
         self._messages = _Messages(file, at)
@@ -110,16 +110,11 @@ class _Reading:
         except KeyError as error:
             raise ChangedError(f"{where}: a column is missing: {error}; prepare the dataset again") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._messages.close()
 
 
-class _Messages:
+class _Messages(Closable):
     """The record batches of a file from a position on, each with the place where its message begins."""
 
     def __init__(self, file: InputFile, at: Position) -> None:
@@ -153,14 +148,6 @@ class _Messages:
 
     def close(self) -> None:
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _begin(self) -> bool:
         head = self._stream.read(_STREAM_BEGIN)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import pyarrow as pa
 
+from mixer.closing import Closable
 from mixer.errors import InputError
 from mixer.formats.options import RowsOptions
 from mixer.preparation.base import BadLine
@@ -86,9 +87,10 @@ class Policy:
         return noted
 
 
-class Reading(Protocol):
+class Reading(Closable):
     """A file that is being read. Used by one thread."""
 
+    @abstractmethod
     def take(self, most_bytes: int) -> Piece | None:
         """Return the next rows, of at least one and about `most_bytes` bytes; None at the end of the file.
 
@@ -96,13 +98,6 @@ class Reading(Protocol):
             InputError: The file is not what its format says, and the policy does not put that aside.
             ChangedError: The file was changed meanwhile.
         """
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 class RowFormat(Protocol):

@@ -11,8 +11,6 @@ import codecs
 import json
 import re
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
@@ -60,7 +58,7 @@ class JsonArrays:
         return _Reading(Policy(self._dataset, self._options), file, schema, at)
 
 
-class _Reading:
+class _Reading(Reading):
     def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
         self._policy, self._schema = policy, schema
         self._rows = RowMaker(policy, file)
@@ -82,12 +80,7 @@ class _Reading:
         size = max(len(block.data), block.lines * row_bytes(self._schema))
         return Piece(table, size, self._elements.position, bad, counts)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._stream.close()
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
-from mixer.formats.base import Piece, Policy, Position
+from mixer.formats.base import Piece, Policy, Position, Reading
 from mixer.formats.json_types import leaves
 from mixer.formats.lines import Block, LineBlocks
 from mixer.formats.streams import Stream
@@ -36,7 +34,7 @@ def most_lines(most_bytes: int, schema: pa.Schema) -> int:
     return max(1, most_bytes // max(1, row_bytes(schema)))
 
 
-class LineReading:
+class LineReading(Reading):
     """A file of lines that is being read; what its lines become is for its children to say.
 
     Args:
@@ -76,10 +74,5 @@ class LineReading:
         data = b"".join([block.data, *(part.data for part in more)])
         return Block(data, block.offset, block.line, block.lines + sum(part.lines for part in more))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._stream.close()

@@ -11,11 +11,11 @@ import bz2
 import io
 import lzma
 import zlib
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from mixer.closing import Closable
 from mixer.errors import ChangedError, InputError
 from mixer.formats.kinds import compression_of
 from mixer.storage.inputs import InputFile, is_remote, open_input
@@ -39,7 +39,7 @@ class ByteSource(Protocol):
         ...
 
 
-class Stream:
+class Stream(Closable):
     """The decompressed bytes of an input file from an offset on. Used by one thread.
 
     Args:
@@ -129,14 +129,6 @@ class Stream:
 
     def close(self) -> None:
         self._handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Zlib:

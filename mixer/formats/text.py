@@ -7,8 +7,6 @@ but space. A document is what stands there, byte by byte, without its last line'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,7 +102,7 @@ class _Paragraphs(_Lines):
                 lines = []
 
 
-class _WholeFile:
+class _WholeFile(Reading):
     """A file that is one document."""
 
     def __init__(self, policy: Policy, file: InputFile, at: Position) -> None:
@@ -135,12 +133,7 @@ class _WholeFile:
         bad, counts = self._policy.take()
         return Piece(table, max(1, size), Position(size, 2), bad, counts)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Nothing stays open."""
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
+from mixer.closing import Closable
 from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Piece, Policy, Position, Problem, Reading
 from mixer.formats.json_types import MAX_FIELDS
@@ -73,7 +73,7 @@ class _Member:
         self.ending = ending if is_part else None
 
 
-class _Reading:
+class _Reading(Reading):
     def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
         self._policy, self._file, self._schema = policy, file, schema
         self._members = _Members(file, at)
@@ -125,12 +125,7 @@ class _Reading:
         self._at = Position(begin, self._at.line + (first.key is not None))
         return size
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._members.close()
 
 
@@ -151,7 +146,7 @@ def _judged(member: _Member, content: bytes, row: dict[str, Any]) -> tuple[Probl
         return Problem("encoding", f"member {name!r}: expected UTF-8, found other bytes at {error.start + 1}"), None
 
 
-class _Members:
+class _Members(Closable):
     """The members of a tar from the header of one of them on."""
 
     def __init__(self, file: InputFile, at: Position) -> None:
@@ -208,14 +203,6 @@ class _Members:
 
     def close(self) -> None:
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _call(self, call: Any) -> Any:
         try:
