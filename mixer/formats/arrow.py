@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as kinds
 
-from mixer.closing import Closable
+from mixer.closing import Closable, closed_on_error
 from mixer.errors import ChangedError, InputError, SchemaError
 from mixer.formats.base import Piece, Position, Reading
 from mixer.formats.options import RowsOptions
@@ -120,16 +120,13 @@ class _Messages(Closable):
     def __init__(self, file: InputFile, at: Position) -> None:
         self._file = file
         self._stream = Stream(file)
-        try:
+        with closed_on_error(self._stream):
             self._bytes = _Bytes(self._stream)
             self._is_file = self._begin()
             self._reader = self._read(lambda: pa.ipc.open_stream(pa.PythonFile(self._bytes, "r")))
             self.schema: pa.Schema = self._reader.schema
             if at.offset > self._stream.position:
                 self._go_on(at)
-        except BaseException:
-            self._stream.close()
-            raise
 
     @property
     def position(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from mixer.closing import closed_on_error
 from mixer.errors import InputError
 from mixer.formats.base import Piece, Policy, Position, Reading
 from mixer.formats.json_types import Learner
@@ -63,11 +64,8 @@ class _Reading(Reading):
         self._policy, self._schema = policy, schema
         self._rows = RowMaker(policy, file)
         self._stream = Stream(file, at.offset)
-        try:
+        with closed_on_error(self._stream):
             self._elements = Elements(self._stream, at)
-        except BaseException:
-            self._stream.close()
-            raise
         if self._elements.has_bom:
             policy.counts["byte_order_marks"] += 1
 

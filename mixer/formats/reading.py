@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 import pyarrow as pa
 
+from mixer.closing import closed_on_error
 from mixer.formats.base import Piece, Policy, Position, Reading
 from mixer.formats.json_types import leaves
 from mixer.formats.lines import Block, LineBlocks
@@ -47,11 +48,8 @@ class LineReading(Reading):
     def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
         self.policy, self.file, self.schema = policy, file, schema
         self._stream = Stream(file, at.offset)
-        try:
+        with closed_on_error(self._stream):
             self.blocks = LineBlocks(self._stream, at)
-        except BaseException:
-            self._stream.close()
-            raise
         if self.blocks.has_bom:
             self.policy.counts["byte_order_marks"] += 1
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from mixer.closing import Closable
+from mixer.closing import Closable, closed_on_error
 from mixer.errors import ChangedError, InputError
 from mixer.formats.kinds import compression_of
 from mixer.storage.inputs import InputFile, is_remote, open_input
@@ -59,12 +59,9 @@ class Stream(Closable):
         if is_remote(file.url):
             # Each read of it is a request; readers of tars and of Arrow ask for some bytes at a time.
             self._handle = io.BufferedReader(self._handle, REMOTE_BYTES)
-        try:
+        with closed_on_error(self._handle):
             self._source = self._opened()
             self.skip(offset)
-        except BaseException:
-            self._handle.close()
-            raise
 
     def read(self, size: int) -> bytes:
         """Return the next `size` bytes; fewer only at the end."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mixer.closing import Closable
+from mixer.closing import Closable, closed_on_error
 from mixer.errors import InputError, SchemaError
 from mixer.formats.base import Piece, Policy, Position, Problem, Reading
 from mixer.formats.json_types import MAX_FIELDS
@@ -78,11 +78,8 @@ class _Reading(Reading):
         self._policy, self._file, self._schema = policy, file, schema
         self._members = _Members(file, at)
         self._at = at
-        try:
+        with closed_on_error(self._members):
             self._waiting = self._members.next()
-        except BaseException:
-            self._members.close()
-            raise
 
     def take(self, most_bytes: int) -> Piece | None:
         rows: list[dict[str, Any]] = []
@@ -155,11 +152,8 @@ class _Members(Closable):
         self._bytes = _Forward(self._stream)
         self.end = at.offset
         """Where the archive's end was found."""
-        try:
+        with closed_on_error(self._stream):
             self._tar: tarfile.TarFile = self._call(lambda: tarfile.TarFile(fileobj=self._bytes, mode="r"))  # type: ignore[arg-type]  # it is enough of a file
-        except BaseException:
-            self._stream.close()
-            raise
         # The constructor has read the first header; asked for the next one, `tarfile` would read an end once more.
         self._is_over = self._tar.firstmember is None
         self._begin = at.offset

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from mixer.closing import closed_on_error
 from mixer.storage.inputs import InputFile, is_remote, open_input
 
 _STREAM_BUFFER_BYTES = 256 * 1024
@@ -51,7 +52,7 @@ def open_stream(file: InputFile, footer: pq.FileMetaData, columns: int) -> OpenF
 
 def _open(file: InputFile, footer: pq.FileMetaData, *, pre_buffer: bool, buffer_bytes: int) -> OpenFile:
     handle = open_input(file)
-    try:
+    with closed_on_error(handle):
         parquet = pq.ParquetFile(
             handle,
             metadata=footer,
@@ -60,9 +61,6 @@ def _open(file: InputFile, footer: pq.FileMetaData, *, pre_buffer: bool, buffer_
             buffer_size=buffer_bytes,
             page_checksum_verification=True,
         )
-    except BaseException:
-        handle.close()
-        raise
     return OpenFile(parquet, handle)
 
 
@@ -83,11 +81,8 @@ class OpenFiles:
             opened = self._idle.pop(key, None)
         if opened is None:
             opened = open_whole(file, footer)
-        try:
+        with closed_on_error(opened):
             yield opened
-        except BaseException:
-            opened.close()
-            raise
         with self._lock:
             self._idle[key] = opened
             surplus = [self._idle.popitem(last=False)[1] for _ in range(len(self._idle) - self._limit)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from mixer.closing import closed_on_error
 from mixer.errors import ChangedError, InputError, StoreError
 from mixer.storage.filesystems import filesystem_for
 from mixer.storage.patterns import SUFFIXES, Pattern, Verdict, has_wildcard, is_hidden, split_pattern, whole_folder
@@ -131,8 +132,10 @@ def open_input(file: InputFile) -> Any:
             raise ChangedError(_changed(file, "expected a file, found none")) from error
         except OSError as error:
             raise _unreadable(file.url, error) from error
-        # Looked at after opening: whatever replaced the file before that is seen.
-        return _checked_open(file, handle)
+        with closed_on_error(handle):
+            # Looked at after opening: whatever replaced the file before that is seen.
+            _refuse_if_changed(file)
+        return handle
     filesystem, path = _remote(file.url)
     return PinnedFile(filesystem, path, url=file.url, length=file.bytes, version=file.version)
 
@@ -162,15 +165,6 @@ def read_range(file: InputFile, start: int, stop: int) -> bytes:
         _refuse_if_changed(file)
         raise InputError(f"input file {file.url}: expected {stop - start} bytes from {start}, found {len(data)}")
     return data
-
-
-def _checked_open(file: InputFile, handle: Any) -> Any:
-    try:
-        _refuse_if_changed(file)
-    except BaseException:
-        handle.close()
-        raise
-    return handle
 
 
 def _refuse_if_changed(file: InputFile) -> None:
