@@ -258,10 +258,22 @@ class Existing:
     """A run that is there."""
 
     store: Store
+    began: Planned
+    """What it began as."""
     run: Planned
     """What it is by now."""
     tail: Tail
     """The end of its log."""
+
+    def checked(self) -> Existing:
+        """Return it, having held its newest commit to the plan.
+
+        Raises:
+            CorruptionError: They differ.
+        """
+        if self.tail.commit is not None:
+            check_commit(self.run.plan, self.tail.commit, self.tail.commit_where)
+        return self
 
 
 def look(output: str) -> Existing:
@@ -271,9 +283,9 @@ def look(output: str) -> Existing:
         OutputError: There is no run there.
         CorruptionError: Its definition, or the end of its log, is damaged, or gone.
     """
-    store, run = started(output)
-    tail = CommitLog(store, run.genesis).tail()
-    return Existing(store, extending.current(run, tail, store.url), tail)
+    store, began = started(output)
+    tail = CommitLog(store, began.genesis).tail()
+    return Existing(store, began, extending.current(began, tail, store.url), tail)
 
 
 def existing(output: str) -> tuple[Store, Planned]:
@@ -347,8 +359,6 @@ def status(output: str) -> RunSummary:
         OutputError: There is no run there.
         CorruptionError: What is there is damaged.
     """
-    found = look(output)
-    run, tail = found.run, found.tail
-    if tail.commit is not None:
-        check_commit(run.plan, tail.commit, tail.commit_where)
-    return summarize(found.store, run, tail.commit, tail.head, finished=tail.final is not None)
+    found = look(output).checked()
+    tail = found.tail
+    return summarize(found.store, found.run, tail.commit, tail.head, finished=tail.final is not None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixer import preparing
-from mixer.building import Existing, look, started
+from mixer.building import Existing, look
 from mixer.config import MixConfig, load_config
 from mixer.differing import differences, row_differences
 from mixer.errors import ChangedError, InputError, NotEnoughDataError
@@ -77,7 +77,7 @@ def compare(config: MixConfig, old: str) -> Difference:
         )
     there = look(old)
     run, (rows, bytes_only) = there.run, differences(there.run, config)
-    why = _why_not_longer(old, there, config) if rows else None
+    why = _why_not_longer(there, config) if rows else None
     longer = bool(rows) and why is None
     changed, more = _inputs(run, config) if longer or there.tail.final is None else ([], [])
     return Difference(
@@ -91,11 +91,10 @@ def compare(config: MixConfig, old: str) -> Difference:
     )
 
 
-def _why_not_longer(old: str, there: Existing, config: MixConfig) -> str | None:
+def _why_not_longer(there: Existing, config: MixConfig) -> str | None:
     """Return why `config` does not just make a run longer; None if that is all it does."""
-    _, began = started(old)
     try:
-        going_on(began, there.run, Asked(config, extend=True, allow_repack=True), there.tail)
+        going_on(there.began, there.run, Asked(config, extend=True, allow_repack=True), there.tail)
     except (ChangedError, NotEnoughDataError) as error:
         # Before the last line stands what differs, which is told anyway.
         return str(error).rpartition("\n")[2]

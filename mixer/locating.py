@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from mixer import extending, planning
+from mixer import building, planning
 from mixer.ancestry import Origin, parents
-from mixer.building import started
-from mixer.checking import check_commit
 from mixer.core import commits
 from mixer.core.commits import Slot
 from mixer.core.locating import Spot, spot_at, spot_of, times_taken
 from mixer.core.plan import Plan, shard_path
 from mixer.errors import CorruptionError, OutputError
-from mixer.log import CommitLog, Tail
+from mixer.log import Tail
 from mixer.planning import Planned
 from mixer.shards import WriterSettings
 from mixer.sources.inventory import Inventory
@@ -133,11 +131,8 @@ def where(  # noqa: PLR0913 -- two questions, each by its own names
         CorruptionError: What is there is damaged.
         ValueError: Neither batch and slot nor dataset and row are given, or both.
     """
-    store, began = started(output)
-    url, tail = store.url, CommitLog(store, began.genesis).tail()
-    run = extending.current(began, tail, url)
-    if tail.commit is not None:
-        check_commit(run.plan, tail.commit, tail.commit_where)
+    found = building.look(output).checked()
+    run, url = found.run, found.store.url
     why: str | None = None
     if batch is not None and slot is not None and (dataset, row, epoch) == (None, None, None):
         spots, count = [_spot_at(run.plan, batch, slot, url)], 1
@@ -150,7 +145,7 @@ def where(  # noqa: PLR0913 -- two questions, each by its own names
         why = None if count else _why_nowhere(run, place, row, epoch or 0)
     else:
         raise ValueError("expected either a batch and a slot, or a dataset and a row of it (and perhaps an epoch)")
-    places = _located(spots, run, Origin(store, began, None), tail)
+    places = _located(spots, run, Origin(found.store, found.began, None), found.tail)
     return Whereabouts(output, run.run[:12], tuple(places), count, why)
 
 
@@ -273,7 +268,7 @@ def _shards(shards: Sequence[int], itself: Origin) -> tuple[dict[int, str], dict
         CorruptionError: A run that a fork has them from is gone or another one, or a slot is missing or damaged.
     """
     # What lies here can be told whatever has become of the runs before it.
-    origins = [*(parents(itself, started) if shards and shards[0] < itself.start else []), itself]
+    origins = [*(parents(itself, building.started) if shards and shards[0] < itself.start else []), itself]
     outputs: dict[int, str] = {}
     batches: dict[int, int] = {}
     for origin in origins:

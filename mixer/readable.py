@@ -16,10 +16,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from mixer import extending
+from mixer import building
 from mixer.ancestry import Origin, parents
-from mixer.building import started
-from mixer.checking import check_commit
 from mixer.core import commits, serving
 from mixer.core.commits import Commit
 from mixer.core.serving import GroupRead, Part, Turn
@@ -160,13 +158,9 @@ def look(output: str) -> Readable:
         OutputError: There is no run there.
         CorruptionError: What is there is damaged.
     """
-    store, began = started(output)
-    itself = Origin(store, began, None)
-    tail = itself.log.tail()
-    run = extending.current(began, tail, store.url)
-    if tail.commit is not None:
-        check_commit(run.plan, tail.commit, tail.commit_where)
-    return Readable(itself, run, run.done(tail.commit)[1], tail.final is not None)
+    found = building.look(output).checked()
+    run, tail = found.run, found.tail
+    return Readable(Origin(found.store, found.began, None), run, run.done(tail.commit)[1], tail.final is not None)
 
 
 @dataclass(slots=True)
@@ -221,7 +215,7 @@ class _Work:
         plan, itself = readable.run.plan, readable.itself
         shard = plan.shard_at(first) if first < plan.batches else plan.shard_count
         # What lies here can be read whatever has become of the runs before it.
-        before = parents(itself, started) if shard < itself.start else []
+        before = parents(itself, building.started) if shard < itself.start else []
         for origin in before:
             for commit in origin.commits(shard):
                 yield origin, self._in_order(origin, commit, shard)
