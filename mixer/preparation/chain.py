@@ -95,10 +95,10 @@ def find_files(name: str, dataset: DatasetConfig) -> Files:
         InputError: There are none, or of several formats.
         StoreError: A remote store refused, or did not answer.
     """
-    from mixer.formats.finding import find_rows  # noqa: PLC0415 -- see the top
-
     kind, listing = "parquet", None
     if not is_named_parquet(dataset):
+        from mixer.formats.finding import find_rows  # noqa: PLC0415 -- see the top
+
         try:
             kind, listing = find_rows(dataset.path, dataset.format)
         except InputError as error:
