@@ -270,7 +270,7 @@ class _Walk:
                 if (found := self._through(datasets[name], link)) is not None:
                     datasets[name] = found
         elif full:
-            self.missing += [f"{name!r} (all rows in random order)" for name in full]
+            self.missing += [_lacking(name, "order") for name in full]
         if self.missing:
             _try_tokenizers(config, self.known)
             raise NotPreparedError(
@@ -308,7 +308,7 @@ class _Walk:
         """Return a dataset after one more stage; None if its copy is missing."""
         copy, is_new = self.take(self.place, link)
         if copy is None:
-            self.missing.append(f"{now.name!r} ({_WORDS[link.kind]})")
+            self.missing.append(_lacking(now.name, link.kind))
             return None
         self.made.append(
             Made(
@@ -325,6 +325,10 @@ class _Walk:
             )
         )
         return now.after(self.place, copy)
+
+
+def _lacking(name: str, kind: str) -> str:
+    return f"{name!r} ({_WORDS[kind]})"
 
 
 _WORDS = {
