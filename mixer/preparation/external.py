@@ -104,7 +104,7 @@ class Sorter:
             StoreError: The disk of the scratch folder has too little room, or fails.
         """
         with _blaming(self.name, self.limits.scratch), scratch_file(self.folder, "aside") as aside:
-            feed = _Feed(rows, self.schema, self.carried, self.limits.narrow, aside)
+            feed = _Feed(rows, self.carried, self.limits.narrow, aside)
             try:
                 self.database.register("feed", pa.RecordBatchReader.from_batches(feed.schema, feed.batches()))
                 columns = ", ".join(feed.schema.names)
@@ -183,9 +183,7 @@ def _connected(duckdb: ModuleType, folder: Path, limits: SortLimits) -> Any:
 class _Feed:
     """Rows on their way into the sort."""
 
-    def __init__(
-        self, rows: Iterable[Keyed], schema: pa.Schema, carried: pa.Schema, narrow_bytes: int, aside: IO[bytes]
-    ) -> None:
+    def __init__(self, rows: Iterable[Keyed], carried: pa.Schema, narrow_bytes: int, aside: IO[bytes]) -> None:
         self.schema = pa.schema([*_KEYS, *carried])
         self.failure: MixerError | OSError | None = None
         """What was raised by whoever gives the rows, or by the file of those that are put aside."""
@@ -194,7 +192,6 @@ class _Feed:
         self._narrow_bytes = narrow_bytes
         self._aside = aside
         self._aside_bytes = 0
-        self._row_schema = schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows with their keys, as they travel."""
