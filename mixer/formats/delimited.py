@@ -19,7 +19,7 @@ from mixer.formats.base import Policy, Position, Problem, Reading
 from mixer.formats.json_types import MAX_FIELDS
 from mixer.formats.lines import BOM, Block, LineBlocks, is_utf8
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
-from mixer.formats.reading import LineReading
+from mixer.formats.reading import BlockReading
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
 
@@ -63,7 +63,7 @@ class Delimited:
         policy = Policy(self._dataset, self._options)
         if has_bom and not at.offset:
             policy.counts["byte_order_marks"] += 1
-        reading = _Reading(policy, file, schema, at if at.offset else rows_at)
+        reading = _Reading(policy, file, schema, at if at.offset else rows_at, LineBlocks)
         reading.names, reading.delimiter = names, self._delimiter
         return reading
 
@@ -172,7 +172,7 @@ class _Records:
         return data.decode("utf-8", "surrogateescape")
 
 
-class _Reading(LineReading):
+class _Reading(BlockReading[LineBlocks]):
     names: list[str]
     delimiter: str
 

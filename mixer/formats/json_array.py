@@ -10,20 +10,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Sequence
 
-import pyarrow as pa
-
-from mixer.closing import closed_on_error
 from mixer.errors import InputError
-from mixer.formats.base import Piece, Policy, Position, Reading
-from mixer.formats.json_types import Learner
-from mixer.formats.jsonl import LEARN_BYTES, RowMaker
-from mixer.formats.lines import BOM, Block, check_encoding
-from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
-from mixer.formats.reading import most_lines, row_bytes
+from mixer.formats.base import Position
+from mixer.formats.jsonl import JsonRows
+from mixer.formats.lines import BOM, Block, Blocks, check_encoding
+from mixer.formats.options import MAX_VALUE_BYTES
 from mixer.formats.streams import Stream
-from mixer.storage.inputs import InputFile
 
 _WINDOW_BYTES = 1 << 20
 _LONGEST_TOKEN = 16
@@ -33,53 +26,11 @@ _NO_SPACE = re.compile(r"[^ \t\r\n]")
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-class JsonArrays:
-    """Files that each hold one array of objects.
+class JsonArrays(JsonRows):
+    """Files that each hold one array of objects."""
 
-    Args:
-        dataset: The dataset's name, for errors.
-        options: What becomes of elements that are no rows.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
-
-    def schema(self, files: Sequence[InputFile]) -> pa.Schema:
-        """Return the columns of all elements of all files, which are read to their ends."""
-        learner = Learner(self._dataset, self._options.unit)
-        for file in files:
-            with Stream(file) as stream:
-                elements = Elements(stream, Position())
-                rows = RowMaker(Policy(self._dataset, self._options), file)
-                while block := elements.take(LEARN_BYTES, most_lines(LEARN_BYTES, learner.schema())):
-                    rows.learn(block, learner)
-        return learner.finished()
-
-    def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
-        return _Reading(Policy(self._dataset, self._options), file, schema, at)
-
-
-class _Reading(Reading):
-    def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
-        self._policy, self._schema = policy, schema
-        self._rows = RowMaker(policy, file)
-        self._stream = Stream(file, at.offset)
-        with closed_on_error(self._stream):
-            self._elements = Elements(self._stream, at)
-        if self._elements.has_bom:
-            policy.counts["byte_order_marks"] += 1
-
-    def take(self, most_bytes: int) -> Piece | None:
-        block = self._elements.take(most_bytes, most_lines(most_bytes, self._schema))
-        if block is None:
-            return None
-        table = self._rows.table(block, self._schema)
-        bad, counts = self._policy.take()
-        size = max(len(block.data), block.lines * row_bytes(self._schema))
-        return Piece(table, size, self._elements.position, bad, counts)
-
-    def close(self) -> None:
-        self._stream.close()
+    def blocks(self, stream: Stream, at: Position) -> Blocks:
+        return Elements(stream, at)
 
 
 class Elements:
@@ -106,8 +57,8 @@ class Elements:
         if at.offset == 0:
             self._begin()
 
-    def take(self, most_bytes: int, most_elements: int) -> Block | None:
-        """Return the next elements, each in a line of its own: about `most_bytes`, and at most `most_elements`.
+    def take(self, most_bytes: int, most_lines: int) -> Block | None:
+        """Return the next elements, each in a line of its own: about `most_bytes`, and at most `most_lines`.
 
         Raises:
             InputError: The array is broken or cut short, or an element is longer than `MAX_VALUE_BYTES`.
@@ -115,7 +66,7 @@ class Elements:
         first = self.position
         elements: list[bytes] = []
         size = 0
-        while size < most_bytes and len(elements) < most_elements:
+        while size < most_bytes and len(elements) < most_lines:
             element = self._next()
             if element is None:
                 break

@@ -1,7 +1,8 @@
-"""JSON lines: blocks by the fast way where it is sure to be right, and what is in doubt line by line."""
+"""Objects of JSON as rows: blocks by the fast way where it is sure to be right, what is in doubt line by line."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,44 +13,55 @@ from mixer.formats.base import Policy, Position, Problem, Reading
 from mixer.formats.json_fast import fast_table
 from mixer.formats.json_lines import BadLineError, fitted, is_blank, parse
 from mixer.formats.json_types import Learner
-from mixer.formats.lines import Block, LineBlocks
+from mixer.formats.lines import Block, Blocks, LineBlocks
 from mixer.formats.options import RowsOptions
-from mixer.formats.reading import LineReading, most_lines
+from mixer.formats.reading import BlockReading, most_lines
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
 
-LEARN_BYTES = 4 << 20
+_LEARN_BYTES = 4 << 20
 _DOUBT_BYTES = 128 << 10
 """A block that is in doubt is cut into pieces of about this size, most of which are in no doubt."""
 
 
-class JsonLines:
-    """JSON lines, NDJSON: an object in each line.
+class JsonRows:
+    """Files of JSON in which each row is an object; where one ends is for its children to say.
 
     Args:
         dataset: The dataset's name, for errors.
-        options: What becomes of bad lines.
+        options: What becomes of what is no row.
     """
 
     def __init__(self, dataset: str, options: RowsOptions) -> None:
         self._dataset, self._options = dataset, options
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
-        """Return the columns of all lines of all files, which are read to their ends."""
-        learner = Learner(self._dataset)
+        """Return the columns of all rows of all files, which are read to their ends."""
+        learner = Learner(self._dataset, self._options.unit)
         for file in files:
             with Stream(file) as stream:
-                blocks = LineBlocks(stream, Position())
+                blocks = self.blocks(stream, Position())
                 rows = RowMaker(Policy(self._dataset, self._options), file)
-                while block := blocks.take(LEARN_BYTES, most_lines(LEARN_BYTES, learner.schema())):
+                while block := blocks.take(_LEARN_BYTES, most_lines(_LEARN_BYTES, learner.schema())):
                     rows.learn(block, learner)
         return learner.finished()
 
     def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
-        return _Reading(Policy(self._dataset, self._options), file, schema, at)
+        return _Reading(Policy(self._dataset, self._options), file, schema, at, self.blocks)
+
+    @abstractmethod
+    def blocks(self, stream: Stream, at: Position) -> Blocks:
+        """Return the rows of a stream that is at a position, each in a line of its own."""
 
 
-class _Reading(LineReading):
+class JsonLines(JsonRows):
+    """JSON lines, NDJSON: an object in each line."""
+
+    def blocks(self, stream: Stream, at: Position) -> Blocks:
+        return LineBlocks(stream, at)
+
+
+class _Reading(BlockReading[Blocks]):
     def rows(self, block: Block) -> tuple[Block, pa.Table]:
         return block, RowMaker(self.policy, self.file).table(block, self.schema)
 

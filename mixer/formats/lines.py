@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from mixer.errors import InputError
 from mixer.formats.base import Position
@@ -37,6 +38,23 @@ class Block:
         return Position(self.offset + len(self.data), self.line + self.lines)
 
 
+class Blocks(Protocol):
+    """What stands in a file from a position on, block by block."""
+
+    has_bom: bool
+    """Whether a byte order mark of UTF-8 was found where they begin, which no block holds."""
+    position: Position
+    """Where the next block begins."""
+
+    def take(self, most_bytes: int, most_lines: int) -> Block | None:
+        """Return the next lines: about `most_bytes`, and at most `most_lines`; None at the end.
+
+        Raises:
+            InputError: The file is not what its format says.
+        """
+        ...
+
+
 class LineBlocks:
     """The lines of a file from a position on.
 
@@ -47,15 +65,16 @@ class LineBlocks:
 
     def __init__(self, stream: Stream, at: Position) -> None:
         self._stream = stream
-        self._offset, self._line = at.offset, at.line
         self._buffer, self._begin = b"", 0
+        self.position = at
         self.has_bom = False
-        """Whether the file begins with a byte order mark of UTF-8, which no block holds."""
         if at.offset == 0:
             self._buffer = stream.read(_GROW_BYTES)
             check_encoding(stream, self._buffer)
             self.has_bom = self._buffer.startswith(BOM)
-            self._begin = self._offset = len(BOM) if self.has_bom else 0
+            if self.has_bom:
+                self._begin = len(BOM)
+                self.position = Position(len(BOM), at.line)
 
     def take(self, most_bytes: int, most_lines: int) -> Block | None:
         """Return the next lines: as many as fill `most_bytes`, the last of them whole, but at most `most_lines`.
@@ -74,15 +93,15 @@ class LineBlocks:
                 end = self._buffer.index(b"\n", end) + 1
             lines = most_lines
         data = self._buffer[self._begin : end]
-        block = Block(data, self._offset, self._line, lines + (not data.endswith(b"\n")))
-        self._begin, self._offset, self._line = end, block.after.offset, block.after.line
+        block = Block(data, self.position.offset, self.position.line, lines + (not data.endswith(b"\n")))
+        self._begin, self.position = end, block.after
         return block
 
     def give_back(self, block: Block, kept_bytes: int, kept_lines: int) -> Block:
         """Return the beginning of `block`, which was the last one taken; the lines after it are taken again."""
         self._begin -= len(block.data) - kept_bytes
         kept = Block(block.data[:kept_bytes], block.offset, block.line, kept_lines)
-        self._offset, self._line = kept.after.offset, kept.after.line
+        self.position = kept.after
         return kept
 
     def _fill(self, size: int) -> None:
@@ -103,7 +122,7 @@ class LineBlocks:
             pieces.append(piece)
             size += len(piece)
             if (end or size) - whole > MAX_VALUE_BYTES:
-                line = self._line + pieces[0].count(b"\n")
+                line = self.position.line + pieces[0].count(b"\n")
                 raise InputError(
                     f"input file {self._stream.file.url} line {line}: expected at most {MAX_VALUE_BYTES:,} bytes, "
                     f"found more without a newline; is this a file of lines? Set `format` if it is not"

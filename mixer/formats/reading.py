@@ -1,17 +1,21 @@
-"""What the formats of lines have in common: a stream, its blocks of lines, and the policy over them."""
+"""What the formats of lines and of JSON have in common: a stream, its blocks of rows, and the policy over them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from mixer.closing import closed_on_error
 from mixer.formats.base import Piece, Policy, Position, Reading
 from mixer.formats.json_types import leaves
-from mixer.formats.lines import Block, LineBlocks
+from mixer.formats.lines import Block, Blocks
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
+
+BlocksT = TypeVar("BlocksT", bound=Blocks)
 
 _LEAF_BYTES = 8
 """About what a value of a row takes that is null, a number or an empty text."""
@@ -35,21 +39,29 @@ def most_lines(most_bytes: int, schema: pa.Schema) -> int:
     return max(1, most_bytes // max(1, row_bytes(schema)))
 
 
-class LineReading(Reading):
-    """A file of lines that is being read; what its lines become is for its children to say.
+class BlockReading(Reading, Generic[BlocksT]):
+    """A file that is being read block by block; what the lines of these become is for its children to say.
 
     Args:
         policy: What becomes of bad lines.
         file: The file.
         schema: Columns of the rows.
         at: Where to begin.
+        blocks: Begins the blocks of a stream that is at that position.
     """
 
-    def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        file: InputFile,
+        schema: pa.Schema,
+        at: Position,
+        blocks: Callable[[Stream, Position], BlocksT],
+    ) -> None:
         self.policy, self.file, self.schema = policy, file, schema
         self._stream = Stream(file, at.offset)
         with closed_on_error(self._stream):
-            self.blocks = LineBlocks(self._stream, at)
+            self.blocks = blocks(self._stream, at)
         if self.blocks.has_bom:
             self.policy.counts["byte_order_marks"] += 1
 
@@ -61,7 +73,7 @@ class LineReading(Reading):
         block, table = self.rows(block)
         bad, counts = self.policy.take()
         size = max(len(block.data), block.lines * row_bytes(self.schema))
-        return Piece(table, size, block.after, bad, counts)
+        return Piece(table, size, self.blocks.position, bad, counts)
 
     @abstractmethod
     def rows(self, block: Block) -> tuple[Block, pa.Table]:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from mixer.errors import InputError
 from mixer.formats.base import Piece, Policy, Position, Problem, Reading
 from mixer.formats.json_lines import is_blank
-from mixer.formats.lines import BOM, Block, check_encoding
+from mixer.formats.lines import BOM, Block, LineBlocks, check_encoding
 from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
-from mixer.formats.reading import LineReading
+from mixer.formats.reading import BlockReading
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
 
@@ -43,10 +43,10 @@ class PlainText:
         if self._options.document == "file":
             return _WholeFile(policy, file, at)
         kind = _Paragraphs if self._options.document == "paragraph" else _Lines
-        return kind(policy, file, schema, at)
+        return kind(policy, file, schema, at, LineBlocks)
 
 
-class _Lines(LineReading):
+class _Lines(BlockReading[LineBlocks]):
     def rows(self, block: Block) -> tuple[Block, pa.Table]:
         data = block.data.removesuffix(b"\n")
         if b"\r" not in data and (text := _text(data)) is not None:
