@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mixer.core.fingerprint import sha256_hex
 from mixer.errors import ChangedError, CorruptionError
@@ -272,16 +271,15 @@ def _encoded(name: str, row_groups: Sequence[pa.Table], schema: pa.Schema) -> by
 
 
 def _file(path: str, data: bytes) -> PartFile:
-    metadata = pq.read_metadata(pa.BufferReader(data))
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    footer = footer_of(path, data)
     return PartFile(
         path=path,
         bytes=len(data),
         sha256=sha256_hex(data),
-        rows=metadata.num_rows,
-        row_group_rows=tuple(group.num_rows for group in groups),
-        uncompressed_bytes=sum(group.total_byte_size for group in groups),
-        footer_sha256=sha256_hex(footer_of(data)),
+        rows=footer.metadata.num_rows,
+        row_group_rows=footer.row_group_rows,
+        uncompressed_bytes=footer.uncompressed_bytes,
+        footer_sha256=footer.sha256,
     )
 
 

@@ -34,6 +34,16 @@ class Footer:
     bytes: int
     """Length as stored."""
 
+    @property
+    def row_group_rows(self) -> tuple[int, ...]:
+        """Rows of each row group, as it says."""
+        return tuple(self.metadata.row_group(index).num_rows for index in range(self.metadata.num_row_groups))
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """Bytes of all columns, encoded but not compressed, as it says."""
+        return sum(self.metadata.row_group(index).total_byte_size for index in range(self.metadata.num_row_groups))
+
 
 def read_footer(name: str, file: InputFile) -> Footer:
     """Return the footer of a file of dataset `name`, in one request if it is no longer than 64 KiB.
@@ -66,9 +76,9 @@ def read_footer(name: str, file: InputFile) -> Footer:
     return _parsed(where, tail[-footer_bytes:])
 
 
-def footer_of(data: bytes) -> bytes:
-    """Return the footer of a whole Parquet file, as `read_footer` hashes it."""
-    return data[-(int.from_bytes(data[-_END_BYTES:-4], "little") + _END_BYTES) :]
+def footer_of(where: str, data: bytes) -> Footer:
+    """Return the footer of a whole Parquet file, as `read_footer` does."""
+    return _parsed(where, data[-(int.from_bytes(data[-_END_BYTES:-4], "little") + _END_BYTES) :])
 
 
 def _parsed(where: str, footer: bytes) -> Footer:

@@ -256,12 +256,12 @@ def _footer_or_error(name: str, file: InputFile) -> Footer | InputError:
 
 
 def _entry(name: str, file: InputFile, footer: Footer) -> FileEntry:
-    groups = [footer.metadata.row_group(index) for index in range(footer.metadata.num_row_groups)]
-    row_group_rows = tuple(group.num_rows for group in groups)
+    row_group_rows = footer.row_group_rows
     if sum(row_group_rows) != footer.metadata.num_rows or min(row_group_rows, default=0) < 0:
         raise InputError(
             f"dataset {name!r}, file {file.url}: its footer says {footer.metadata.num_rows} rows in all, but "
-            f"{sum(row_group_rows)} in its {len(groups)} row groups: it is damaged; write it again, or leave it out"
+            f"{sum(row_group_rows)} in its {len(row_group_rows)} row groups: it is damaged; write it again, or leave "
+            f"it out"
         )
     return FileEntry(
         url=file.url,
@@ -269,7 +269,7 @@ def _entry(name: str, file: InputFile, footer: Footer) -> FileEntry:
         version=file.version,
         rows=footer.metadata.num_rows,
         row_group_rows=row_group_rows,
-        uncompressed_bytes=sum(group.total_byte_size for group in groups),
+        uncompressed_bytes=footer.uncompressed_bytes,
         footer_sha256=footer.sha256,
     )
 
