@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-
-import pyarrow as pa
 
 from mixer.config import DatasetConfig, MixConfig, WeightsBy
 from mixer.core.exhaustion import Phase, resolve
@@ -14,7 +12,7 @@ from mixer.core.order import blocks_of
 from mixer.core.passes import Passes
 from mixer.core.weights import parse_share, tempered, weights_of_shares
 from mixer.errors import ConfigError, CorruptionError, NotEnoughDataError
-from mixer.schemas import Column, View
+from mixer.schemas import Column, Schemas, View
 from mixer.sources.inventory import Inventory
 from mixer.sources.windows import (
     check_stored,
@@ -26,9 +24,6 @@ from mixer.sources.windows import (
     windows_json,
     windows_to_make,
 )
-
-Schemas = Sequence[tuple[str, pa.Schema]]
-"""Where files are, and their columns."""
 
 BLOCK_ROWS = 65_536
 """A block to shuffle is as many whole row groups as hold so many rows."""

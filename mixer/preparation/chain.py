@@ -11,7 +11,7 @@ The modules of the stages are imported when a stage is made: most runs need none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from mixer.core.fingerprint import JSON
 from mixer.errors import ConfigError, InputError
 from mixer.preparation.engine import Link, Place, inventory_of
 from mixer.preparation.record import Copy
-from mixer.schemas import View, merge, schema_to_json
+from mixer.schemas import Schemas, View, merge, schema_to_json
 from mixer.sources.base import Source
 from mixer.sources.inventory import Inventory, take_inventory
 from mixer.sources.parquet import ParquetSource
@@ -35,8 +35,6 @@ from mixer.storage.patterns import SUFFIXES
 if TYPE_CHECKING:
     from mixer.preparation.external import SortLimits
 
-Schemas = Sequence[tuple[str, pa.Schema]]
-"""Where files are, and their columns as stored."""
 _PREPARED = "the prepared copy of its files"
 """Where they are for people: the folder of a copy is named by a hash, and nobody has chosen its columns."""
 

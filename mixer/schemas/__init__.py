@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from mixer.schemas.choosing import Column, View
 from mixer.schemas.conforming import conform
-from mixer.schemas.merging import LINEAGE_COLUMNS, Merged, Promotion, merge
+from mixer.schemas.merging import LINEAGE_COLUMNS, Merged, Promotion, Schemas, merge
 from mixer.schemas.storing import schema_from_json, schema_to_json
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Column",
     "Merged",
     "Promotion",
+    "Schemas",
     "View",
     "conform",
     "merge",

@@ -18,6 +18,9 @@ from mixer.schemas.choosing import View
 from mixer.schemas.features import common_features
 from mixer.schemas.types import Found, NoCommonTypeError, changes, common_leaf, family, is_list, unwrapped
 
+Schemas = Sequence[tuple[str, pa.Schema]]
+"""Where the files of a dataset are, and their columns as stored."""
+
 LINEAGE_COLUMNS = ("_dataset", "_row", "_epoch", "_batch")
 """Columns that a run adds, unless its config says `lineage: false`."""
 
@@ -85,7 +88,7 @@ class _Stored:
 
 
 def merge(
-    schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]],
+    schemas: Mapping[str, Schemas],
     *,
     lineage: bool = True,
     views: Mapping[str, View] | None = None,
@@ -133,9 +136,7 @@ def merge(
     return Merged(schema, (*_promotions(distinct, schema), *lost))
 
 
-def _seen(
-    schemas: Mapping[str, Sequence[tuple[str, pa.Schema]]], views: Mapping[str, View]
-) -> list[tuple[str, str, pa.Schema]]:
+def _seen(schemas: Mapping[str, Schemas], views: Mapping[str, View]) -> list[tuple[str, str, pa.Schema]]:
     """Return every dataset's files with their schemas as seen; those that share one are looked at once."""
     seen: dict[tuple[str, int], pa.Schema] = {}
     files = []
@@ -148,7 +149,7 @@ def _seen(
     return files
 
 
-def _distinct(dataset: str, files: Sequence[tuple[str, pa.Schema]], view: View) -> Iterator[_Stored]:
+def _distinct(dataset: str, files: Schemas, view: View) -> Iterator[_Stored]:
     """Yield the different schemas of a dataset, so that thousands of equal files cost next to nothing."""
     seen: list[pa.Schema] = []
     for file, schema in files:
