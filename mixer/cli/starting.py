@@ -29,7 +29,6 @@ _GENERIC = {"", "part", "shard", "data", "train", "file", "chunk"}
 """What files of one dataset are called when the name says nothing."""
 _NOTES = (".md", "license.txt", "dataset_info.json", "state.json", "dataset_dict.json", "metadata.json")
 """Names of files that tell of data."""
-_PACKED = (".gz", ".zst", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,9 @@ def _stem(name: str) -> str:
     >>> _stem("train-00001-of-00096.parquet"), _stem("web.pq"), _stem("2024_03.parquet"), _stem("books-1.jsonl.zst")
     ('train', 'web', '', 'books')
     """
-    if name.lower().endswith(_PACKED):
+    from mixer.formats.kinds import COMPRESSIONS  # noqa: PLC0415 -- only where data is looked at
+
+    if name.lower().endswith(tuple(COMPRESSIONS)):
         name = name.rpartition(".")[0]
     return _NUMBERS.sub("", name.rpartition(".")[0] or name).strip("-_. ")
 
