@@ -42,3 +42,15 @@ class Source(Protocol):
     def close(self) -> None:
         """Give files and memory back; closing twice is no error."""
         ...
+
+
+def check_range(source: Source, start: int, stop: int) -> None:
+    """Check that `source` has the rows ``[start, stop)``.
+
+    Raises:
+        ValueError: Not ``0 <= start <= stop <= rows``.
+    """
+    if not 0 <= start <= stop <= source.rows:
+        raise ValueError(
+            f"dataset {source.name!r}: expected 0 <= start <= stop <= {source.rows}, found start={start}, stop={stop}"
+        )

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from mixer.errors import ChangedError, CorruptionError, InputError, MixerError, SchemaError, StoreError
 from mixer.schemas import View
+from mixer.sources.base import check_range
 from mixer.sources.files import OpenFiles
 from mixer.sources.groups import Limits, RowGroup, Rows, StreamedGroup, WholeGroup, decodes, fixed_row_bytes
 from mixer.sources.inventory import FileEntry, Inventory, damaged_part, read_planned_footer
@@ -81,10 +82,7 @@ class ParquetSource:
             InputError: A file needs something that this version of Arrow cannot decode.
             StoreError: A store refused, or did not answer; the same call may be made again.
         """
-        if not 0 <= start <= stop <= self.rows:
-            raise ValueError(
-                f"dataset {self.name!r}: expected 0 <= start <= stop <= {self.rows}, found start={start}, stop={stop}"
-            )
+        check_range(self, start, stop)
         tables = [self.schema.empty_table()] if start == stop else []
         position = start
         while position < stop:

@@ -23,7 +23,7 @@ from mixer.core.streams import Windows, id_type
 from mixer.core.windows import windows_of
 from mixer.errors import CorruptionError, SchemaError
 from mixer.schemas import View, conform
-from mixer.sources.base import Source
+from mixer.sources.base import Source, check_range
 from mixer.sources.files import OpenFiles
 from mixer.sources.inventory import Inventory
 from mixer.sources.parquet import ParquetSource
@@ -208,10 +208,7 @@ class WindowSource:
             ValueError: Not ``0 <= start <= stop <= rows``.
             MixerError: As the stream's own `read`.
         """
-        if not 0 <= start <= stop <= self.rows:
-            raise ValueError(
-                f"dataset {self.name!r}: expected 0 <= start <= stop <= {self.rows}, found start={start}, stop={stop}"
-            )
+        check_range(self, start, stop)
         # As many windows at once as a chunk can hold.
         most = max(1, _CHUNK_BYTES // (self._windows.length * _INT32.itemsize))
         tables = [self._own.empty_table()] if start == stop else []
