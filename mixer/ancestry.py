@@ -156,6 +156,18 @@ def parents(run: Origin, opened: Opened) -> list[Origin]:
     return found[::-1]
 
 
+def holding(run: Origin, shard: int, opened: Opened) -> list[Origin]:
+    """Return the runs that hold the shards of the mix of `run` from `shard` on, in the order of these shards.
+
+    What lies in `run` itself can be read whatever has become of the runs before it, so they are looked at only for what
+    lies there.
+
+    Raises:
+        CorruptionError: As `parents`.
+    """
+    return [*(parents(run, opened) if shard < run.start else []), run]
+
+
 def taken(origins: Sequence[Origin]) -> list[Place]:
     """Return the shards that a mix has from the runs that `parents` gave, in order."""
     return [(origin.store.url, commit) for origin in origins for commit in origin.commits(origin.start)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mixer import extending
-from mixer.ancestry import Origin, parents
+from mixer.ancestry import Origin, holding
 from mixer.building import started
 from mixer.checking import check_length
 from mixer.core.commits import Commit
@@ -47,10 +47,8 @@ def head(output: str, rows: int = 10, *, batch: int = 0) -> Rows:
         raise OutputError(f"{store.url}: batch {batch}: the run has batches 0 to {plan.batches - 1}")
     shard, first = plan.shard_at(batch), batch * plan.batch_size
     tables: list[pa.Table] = []
-    itself = Origin(store, began, None)
-    # What lies here can be read whatever has become of the runs before it.
-    before = parents(itself, started) if shard < itself.start else []
-    for at, commit in ((origin.store, commit) for origin in (*before, itself) for commit in origin.commits(shard)):
+    origins = holding(Origin(store, began, None), shard, started)
+    for at, commit in ((origin.store, commit) for origin in origins for commit in origin.commits(shard)):
         start = max(0, first - commit.first_batch * plan.batch_size)
         stop = min(commit.rows, start + rows - sum(map(len, tables)))
         tables.append(_read(at, commit, start, stop, run.shard_schema))

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from mixer import building, planning
-from mixer.ancestry import Origin, parents
+from mixer.ancestry import Origin, holding
 from mixer.core import commits
 from mixer.core.commits import Slot
 from mixer.core.locating import Spot, spot_at, spot_of, times_taken
@@ -267,11 +267,9 @@ def _shards(shards: Sequence[int], itself: Origin) -> tuple[dict[int, str], dict
     Raises:
         CorruptionError: A run that a fork has them from is gone or another one, or a slot is missing or damaged.
     """
-    # What lies here can be told whatever has become of the runs before it.
-    origins = [*(parents(itself, building.started) if shards and shards[0] < itself.start else []), itself]
     outputs: dict[int, str] = {}
     batches: dict[int, int] = {}
-    for origin in origins:
+    for origin in holding(itself, min(shards, default=itself.start), building.started):
         here = [number for number in shards if number >= origin.start and (origin.stop is None or number < origin.stop)]
         found = zip(here, origin.slots(here), strict=False)
         for number, (slot, commit) in found:

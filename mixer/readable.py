@@ -13,11 +13,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 
 from mixer import building
-from mixer.ancestry import Origin, parents
+from mixer.ancestry import Origin, holding
 from mixer.core import commits, serving
 from mixer.core.commits import Commit
 from mixer.core.serving import GroupRead, Part, Turn
@@ -78,7 +79,7 @@ class Piece:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the batches."""
-        for start, stop in zip(self.edges, self.edges[1:], strict=False):
+        for start, stop in pairwise(self.edges):
             yield self.table.slice(start, stop - start)
 
 
@@ -214,23 +215,15 @@ class _Work:
         readable, first = self.readable, self.wanted.batches.start
         plan, itself = readable.run.plan, readable.itself
         shard = plan.shard_at(first) if first < plan.batches else plan.shard_count
-        # What lies here can be read whatever has become of the runs before it.
-        before = parents(itself, building.started) if shard < itself.start else []
-        for origin in before:
-            for commit in origin.commits(shard):
-                yield origin, self._in_order(origin, commit, shard)
+        for origin in holding(itself, shard, building.started):
+            for commit in self._own(shard) if origin is itself else origin.commits(shard):
+                if commit.shard != shard:
+                    raise CorruptionError(
+                        f"{origin.store.url}/{commits.LOG_PREFIX}: expected shard {shard} next, found shard "
+                        f"{commit.shard}; restore the log from a copy"
+                    )
+                yield origin, commit
                 shard += 1
-        for commit in self._own(max(shard, itself.start)):
-            yield itself, self._in_order(itself, commit, shard)
-            shard += 1
-
-    def _in_order(self, origin: Origin, commit: Commit, shard: int) -> Commit:
-        if commit.shard != shard:
-            raise CorruptionError(
-                f"{origin.store.url}/{commits.LOG_PREFIX}: expected shard {shard} next, found shard {commit.shard}; "
-                f"restore the log from a copy"
-            )
-        return commit
 
     def _own(self, shard: int) -> Iterator[Commit]:
         """Yield the run's own commits from `shard` on; if it is followed, until it is complete."""
