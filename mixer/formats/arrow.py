@@ -16,8 +16,7 @@ from pyarrow import types as kinds
 
 from mixer.closing import Closable, closed_on_error
 from mixer.errors import ChangedError, InputError, SchemaError
-from mixer.formats.base import Piece, Position, Reading
-from mixer.formats.options import RowsOptions
+from mixer.formats.base import Piece, Position, Reading, RowFormat
 from mixer.formats.streams import READ_BYTES, Stream
 from mixer.storage.inputs import InputFile
 
@@ -28,16 +27,8 @@ _STREAM_BEGIN = 8
 _KEPT_METADATA = b"huggingface"
 
 
-class ArrowFiles:
-    """Arrow IPC files and streams of one schema.
-
-    Args:
-        dataset: The dataset's name, for errors.
-        options: Not used but for its kind: damage to such a file is an error under every policy.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
+class ArrowFiles(RowFormat):
+    """Arrow IPC files and streams of one schema; damage to such a file is an error under every policy."""
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns of the first file, which the others must have as well. Only headers are read."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -100,9 +99,18 @@ class Reading(Closable):
         """
 
 
-class RowFormat(Protocol):
-    """One format, for the files of one dataset."""
+class RowFormat(ABC):
+    """One format, for the files of one dataset.
 
+    Args:
+        dataset: The dataset's name, for errors.
+        options: How the files are read, and what becomes of what is no row.
+    """
+
+    def __init__(self, dataset: str, options: RowsOptions) -> None:
+        self._dataset, self._options = dataset, options
+
+    @abstractmethod
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns of the rows; may read all of the files.
 
@@ -110,8 +118,7 @@ class RowFormat(Protocol):
             InputError: A file is not what its format says.
             SchemaError: The files have no columns in common.
         """
-        ...
 
+    @abstractmethod
     def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
         """Return the rows of a file from a position on, which an earlier piece of the same file ended in."""
-        ...

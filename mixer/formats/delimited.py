@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from mixer.errors import InputError, SchemaError
-from mixer.formats.base import Policy, Position, Problem, Reading
+from mixer.formats.base import Policy, Position, Problem, Reading, RowFormat
 from mixer.formats.json_types import MAX_FIELDS
 from mixer.formats.lines import BOM, Block, LineBlocks, is_utf8
-from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
+from mixer.formats.options import MAX_VALUE_BYTES
 from mixer.formats.reading import BlockReading
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
@@ -29,17 +29,8 @@ _MORE_BYTES, _MOST_MORE_BYTES = 1 << 12, 1 << 20
 """How much is read at first for a record that goes on beyond its block, and how much at a time for a very long one."""
 
 
-class Delimited:
-    """CSV or TSV in UTF-8.
-
-    Args:
-        dataset: The dataset's name, for errors.
-        options: Which of the two, and what becomes of bad records.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
-        self._delimiter = _DELIMITERS[options.format]
+class Delimited(RowFormat):
+    """CSV or TSV in UTF-8."""
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns, all of them text: those of the first file, in its order. Only headers are read."""
@@ -66,6 +57,10 @@ class Delimited:
         reading = _Reading(policy, file, schema, at if at.offset else rows_at, LineBlocks)
         reading.names, reading.delimiter = names, self._delimiter
         return reading
+
+    @property
+    def _delimiter(self) -> str:
+        return _DELIMITERS[self._options.format]
 
     def _header(self, file: InputFile) -> tuple[list[str], Position, bool]:
         """Return the names of a file's columns, where its rows begin, and whether a byte order mark comes first."""

@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from mixer.errors import ChangedError
-from mixer.formats.base import Policy, Position, Problem, Reading
+from mixer.formats.base import Policy, Position, Problem, Reading, RowFormat
 from mixer.formats.json_fast import fast_table
 from mixer.formats.json_lines import BadLineError, fitted, is_blank, parse
 from mixer.formats.json_types import Learner
 from mixer.formats.lines import Block, Blocks, LineBlocks
-from mixer.formats.options import RowsOptions
 from mixer.formats.reading import BlockReading, most_lines
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
@@ -24,16 +23,8 @@ _DOUBT_BYTES = 128 << 10
 """A block that is in doubt is cut into pieces of about this size, most of which are in no doubt."""
 
 
-class JsonRows:
-    """Files of JSON in which each row is an object; where one ends is for its children to say.
-
-    Args:
-        dataset: The dataset's name, for errors.
-        options: What becomes of what is no row.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
+class JsonRows(RowFormat):
+    """Files of JSON in which each row is an object; where one ends is for its children to say."""
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns of all rows of all files, which are read to their ends."""

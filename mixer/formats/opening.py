@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mixer.errors import ConfigError
 from mixer.formats.arrow import ArrowFiles
 from mixer.formats.base import RowFormat
@@ -15,7 +13,7 @@ from mixer.formats.options import RowsOptions
 from mixer.formats.text import PlainText
 from mixer.formats.webdataset import WebDataset
 
-_FORMATS: dict[str, Callable[[str, RowsOptions], RowFormat]] = {
+_FORMATS: dict[str, type[RowFormat]] = {
     "jsonl": JsonLines,
     "json": JsonArrays,
     "csv": Delimited,

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mixer.errors import InputError
-from mixer.formats.base import Piece, Policy, Position, Problem, Reading
+from mixer.formats.base import Piece, Policy, Position, Problem, Reading, RowFormat
 from mixer.formats.json_lines import is_blank
 from mixer.formats.lines import BOM, Block, LineBlocks, check_encoding
-from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
+from mixer.formats.options import MAX_VALUE_BYTES
 from mixer.formats.reading import BlockReading
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
@@ -23,16 +23,8 @@ from mixer.storage.inputs import InputFile
 SCHEMA = pa.schema({"text": pa.string()})
 
 
-class PlainText:
-    """Plain text in UTF-8.
-
-    Args:
-        dataset: The dataset's name, for errors.
-        options: What a document is, and what becomes of those that are not UTF-8.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
+class PlainText(RowFormat):
+    """Plain text in UTF-8."""
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:  # noqa: ARG002 - as all formats have it
         """Return the one column; no file is read."""

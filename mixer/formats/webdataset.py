@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from mixer.closing import Closable, closed_on_error
 from mixer.errors import InputError, SchemaError
-from mixer.formats.base import Piece, Policy, Position, Problem, Reading
+from mixer.formats.base import Piece, Policy, Position, Problem, Reading, RowFormat
 from mixer.formats.json_types import MAX_FIELDS
-from mixer.formats.options import MAX_VALUE_BYTES, RowsOptions
+from mixer.formats.options import MAX_VALUE_BYTES
 from mixer.formats.streams import READ_BYTES, Stream
 from mixer.storage.inputs import InputFile
 
@@ -26,16 +26,8 @@ TEXT_ENDINGS = frozenset({"txt", "text", "transcript", "cls", "json"})
 _BLOCK_BYTES = 512
 
 
-class WebDataset:
-    """Tars of samples.
-
-    Args:
-        dataset: The dataset's name, for errors.
-        options: What becomes of bad samples.
-    """
-
-    def __init__(self, dataset: str, options: RowsOptions) -> None:
-        self._dataset, self._options = dataset, options
+class WebDataset(RowFormat):
+    """Tars of samples."""
 
     def schema(self, files: Sequence[InputFile]) -> pa.Schema:
         """Return the columns: the endings of all members of all files, in the order in which they are first seen."""
