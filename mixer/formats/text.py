@@ -41,7 +41,7 @@ class PlainText(RowFormat):
 class _Lines(BlockReading[LineBlocks]):
     def rows(self, block: Block) -> tuple[Block, pa.Table]:
         data = block.data.removesuffix(b"\n")
-        if b"\r" not in data and (text := _text(data)) is not None:
+        if b"\r" not in data and isinstance(text := _decoded(data), str):
             lines = pc.split_pattern(pa.array([text], pa.string()), "\n").flatten()
             kept = lines.filter(pc.not_equal(pc.binary_length(lines), 0))
             if empty := len(lines) - len(kept):
@@ -55,10 +55,10 @@ class _Lines(BlockReading[LineBlocks]):
         for line, data in documents:
             if not data:
                 self.policy.counts["empty_lines"] += 1
-            elif (text := _text(data)) is not None:
+            elif isinstance(text := _decoded(data), str):
                 texts.append(text)
             else:
-                self.policy.meet(self.file, line, _not_utf8(data), data)
+                self.policy.meet(self.file, line, text, data)
         return pa.table([pa.array(texts, pa.string())], SCHEMA)
 
 
@@ -116,12 +116,15 @@ class _WholeFile(Reading):
         if data.startswith(BOM):
             self._policy.counts["byte_order_marks"] += 1
             data = data.removeprefix(BOM)
-        text = _text(data)
-        if text is None:
-            self._policy.meet(self._file, 1, _not_utf8(data), data)
-        elif not text:
+        text = _decoded(data)
+        texts = []
+        if isinstance(text, Problem):
+            self._policy.meet(self._file, 1, text, data)
+        elif text:
+            texts.append(text)
+        else:
             self._policy.counts["empty_files"] += 1
-        table = pa.table([pa.array([text] if text else [], pa.string())], SCHEMA)
+        table = pa.table([pa.array(texts, pa.string())], SCHEMA)
         bad, counts = self._policy.take()
         return Piece(table, max(1, size), Position(size, 2), bad, counts)
 
@@ -129,16 +132,8 @@ class _WholeFile(Reading):
         """Nothing stays open."""
 
 
-def _text(data: bytes) -> str | None:
+def _decoded(data: bytes) -> str | Problem:
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _not_utf8(data: bytes) -> Problem:
-    try:
-        data.decode("utf-8")
     except UnicodeDecodeError as error:
         return Problem("encoding", f"expected UTF-8, found bytes that are not at byte {error.start + 1}")
-    raise AssertionError("only what is no UTF-8 is asked about")
