@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -41,9 +41,18 @@ class Encoded:
         >>> Encoded.of([[5, 6], [], [7]]).ends.tolist()
         [2, 2, 3]
         """
-        ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
+        ends = _ends(documents)
         count = int(ends[-1]) if len(ends) else 0
         return cls(np.fromiter(chain.from_iterable(documents), np.uint32, count), ends)
+
+    @classmethod
+    def of_arrays(cls, documents: Sequence[Ids]) -> Encoded:
+        """Return documents that are arrays of 32-bit ids.
+
+        >>> Encoded.of_arrays([np.array([5, 6], np.uint32), np.array([7], np.uint32)]).ids.tolist()
+        [5, 6, 7]
+        """
+        return cls(np.concatenate([np.empty(0, np.uint32), *documents]), _ends(documents))
 
     def closed(self, end_of_text: int) -> Encoded:
         """Return the documents, each with `end_of_text` behind it.
@@ -73,6 +82,10 @@ class Encoded:
         edges: Int64s = np.concatenate([[start], np.clip(self.ends[first:last], start, stop)])
         lengths = edges[1:] - edges[:-1]
         return np.repeat(np.arange(first, first + len(lengths)), lengths)
+
+
+def _ends(documents: Sequence[Sized]) -> Int64s:
+    return np.cumsum([len(document) for document in documents], dtype=np.int64)
 
 
 class Tokenizer(Protocol):

@@ -100,8 +100,7 @@ class HuggingTokenizer:
         long = {place for place, text in enumerate(texts) if len(text) > self._pieces.longest}
         short = iter(self._ids([text for place, text in enumerate(texts) if place not in long]))
         parts = [self._long(text) if place in long else next(short) for place, text in enumerate(texts)]
-        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        return Encoded(np.concatenate([np.empty(0, np.uint32), *parts]), ends)
+        return Encoded.of_arrays(parts)
 
     def _ids(self, texts: list[str]) -> list[Ids]:
         found = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)

@@ -9,8 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from mixer.core.fingerprint import JSON
 from mixer.errors import ConfigError, InputError
 from mixer.tokenizing.base import ID_MAX, Encoded, chosen
@@ -134,8 +132,7 @@ class RanksTokenizer:
                 parts.append(self._encoding.encode_to_numpy(text, disallowed_special=()))
             except ValueError as error:
                 raise InputError(f"text {place + 1} of {len(texts)}: {error}") from error
-        ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
-        return Encoded(np.concatenate([np.empty(0, np.uint32), *parts]), ends)
+        return Encoded.of_arrays(parts)
 
 
 def _check_bytes(ranks: Mapping[bytes, int], where: str) -> None:
