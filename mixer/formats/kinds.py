@@ -59,19 +59,17 @@ def compression_of(name: str) -> str | None:
     return next((packed for ending, packed in COMPRESSIONS.items() if lower.endswith(ending)), None)
 
 
-def format_of(names: Sequence[str], asked: str | None = None) -> str:
-    """Return the format of the files of one dataset: the one that is `asked` for, or the one that their names say.
+def format_of(names: Sequence[str]) -> str:
+    """Return the format of the files of one dataset, as their names say it.
 
     A name without a known ending stands for Parquet, as it always did.
 
-    >>> format_of(["a.jsonl.gz", "b.ndjson"]), format_of(["a.bin"]), format_of(["a.json"], "jsonl")
-    ('jsonl', 'parquet', 'jsonl')
+    >>> format_of(["a.jsonl.gz", "b.ndjson"]), format_of(["a.bin"])
+    ('jsonl', 'parquet')
 
     Raises:
         InputError: The names say several.
     """
-    if asked is not None:
-        return asked
     kinds: dict[str, str] = {}
     for name in names:
         kinds.setdefault(_kind_of(name), name)
