@@ -140,13 +140,12 @@ def make_inputs(
     return _Walk(config, known, _maker(on_part, should_stop), with_all=True, files=files).inputs()
 
 
-def find(config: MixConfig, known: Known) -> Preparation:
+def find(config: MixConfig, known: Known, files: Mapping[str, Files] | None = None) -> Preparation:
     """Return what is prepared for `config`; nothing is made, and only what is needed to tell is read.
 
-    Raises:
-        MixerError: As `find_inputs_of`.
+    The rest is as of `find_inputs_of`.
     """
-    return _Walk(config, known, _finder(), with_all=False).inputs().preparation
+    return _Walk(config, known, _finder(), with_all=False, files=files or {}).inputs().preparation
 
 
 def find_inputs_of(config: MixConfig, known: Known, files: Mapping[str, Files] | None = None) -> Inputs:

@@ -6,16 +6,16 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from mixer.checkup.base import Check, Checks
 from mixer.config import DatasetConfig, MixConfig
 from mixer.errors import MixerError, NotPreparedError
-from mixer.preparation.chain import find_files
+from mixer.preparation.chain import Files, find_files
 from mixer.preparation.engine import damaged_parts
-from mixer.preparing import find, find_files_of, is_needed, place_of
-from mixer.storage.inputs import find_inputs
+from mixer.preparing import find, is_needed, place_of
+from mixer.storage.inputs import InputListing, find_inputs
 
 _LISTERS = 8
 _SHOWN = 8
@@ -27,23 +27,27 @@ def input_checks(config: MixConfig) -> Iterator[Check]:
     """Yield a check for each dataset whose files cannot be listed, and one for all others together."""
     datasets = config.datasets
     with ThreadPoolExecutor(_LISTERS, thread_name_prefix="mixer-doctor") as listers:
-        found = dict(zip(datasets, listers.map(_files, datasets.items()), strict=True))
-    counts = [files for files in found.values() if isinstance(files, int)]
-    for name, files in found.items():
+        looked = dict(zip(datasets, listers.map(_listed, datasets.items()), strict=True))
+    found: dict[str, Files] = {}
+    count = 0
+    for name, files in looked.items():
         if isinstance(files, str):
             yield _checks.failed(name, files)
-    if counts:
-        yield _checks.ok("datasets", f"{len(counts):,} of {len(datasets):,} found, {sum(counts):,} files together")
-    if len(counts) == len(datasets):
-        yield from _prepared(config)
+        else:
+            found[name], listing = files
+            count += len(listing.files)
+    if found:
+        yield _checks.ok("datasets", f"{len(found):,} of {len(datasets):,} found, {count:,} files together")
+    if len(found) == len(datasets):
+        yield from _prepared(config, found)
 
 
-def _prepared(config: MixConfig) -> Iterator[Check]:
+def _prepared(config: MixConfig, files: Mapping[str, Files]) -> Iterator[Check]:
     """Yield whether what has to be prepared is, and whole; nothing for a config, or a fork, that tells nothing."""
-    if config.fork is not None or not is_needed(config, find_files_of(config, {})):
+    if config.fork is not None or not is_needed(config, files):
         return
     try:
-        done = find(config, {})
+        done = find(config, {}, files)
         # What the mix reads: of what was made on the way to it nothing is read any more.
         last = {stage.dataset: stage.key for stage in done.stages}
         place = place_of(config)
@@ -64,10 +68,12 @@ def _prepared(config: MixConfig) -> Iterator[Check]:
             yield _checks.ok("prepared", f"all of it, in {done.place}; its bytes are those that were written")
 
 
-def _files(named: tuple[str, DatasetConfig]) -> int | str:
-    """Return how many files a dataset has, or why that cannot be told."""
+def _listed(named: tuple[str, DatasetConfig]) -> tuple[Files, InputListing] | str:
+    """Return which files a dataset has, or why that cannot be told."""
     name, dataset = named
     try:
-        return len((find_files(name, dataset).listing or find_inputs(dataset.path)).files)
+        files = find_files(name, dataset)
+        listing = files.listing or find_inputs(dataset.path)
+        return Files(files.format, listing), listing
     except MixerError as error:
         return str(error)
