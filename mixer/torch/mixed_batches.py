@@ -8,7 +8,6 @@ each is decoded once on each rank; those of a plain `DataLoader` must take turns
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -134,9 +133,7 @@ class MixedBatches(IterableDataset[Batch]):
         info = get_worker_info()
         position = self._begin(info)
         self._next = position.next_batch
-        for chunk in self._chunks(
-            position.batches(self._wanted.batches), Turn(), threads=THREADS if info is None else 1
-        ):
+        for chunk in self._chunks(position.batches(self._wanted.batches), Turn()):
             for number, batch in chunk:
                 # Before it is handed out: asked in between, the state is that after this batch.
                 self._next = number + position.step
@@ -163,22 +160,21 @@ class MixedBatches(IterableDataset[Batch]):
                     f"{info.num_workers}; a state of `MixedBatches.loader` can be loaded with any number of workers"
                 )
             return loaded
-        if loaded is not None:
-            # Each worker has a copy of what was loaded, also those of the next pass, which must not go on from there.
-            if int(self._went_on[0]) not in (0, iteration):
-                loaded = None
-            else:
-                self._went_on.fill_(iteration)
-        start = (loaded or _Position(self._wanted.batches.start)).next_batch
-        return _Position(start + info.id, info.num_workers, (info.id, info.num_workers))
+        start = self._wanted.batches.start
+        # Each worker has a copy of what was loaded, also those of the next pass, which must not go on from there.
+        if loaded is not None and int(self._went_on[0]) in {0, iteration}:
+            self._went_on.fill_(iteration)
+            start = loaded.next_batch
+        return _Position(start + info.id, (info.id, info.num_workers))
 
-    def _chunks(self, batches: range, turn: Turn, *, threads: int) -> Iterator[Chunk]:
+    def _chunks(self, batches: range, turn: Turn) -> Iterator[Chunk]:
         """Yield wanted batches by row group, read in this process."""
         readable = look(self._output)
         if readable.fingerprint != self.fingerprint:
             raise _other_run(self._output, self.fingerprint, readable.fingerprint)
         wanted = replace(self._wanted, batches=batches, turn=turn)
         # Also for the calling process: it may have less than a core, and rows are there before it is asked for them.
+        threads = THREADS if get_worker_info() is None else 1
         for piece in readable.pieces(wanted, Ahead(threads=threads), self._following):
             yield self._chunk(piece)
 
@@ -253,9 +249,7 @@ class MixedBatches(IterableDataset[Batch]):
             raise ConfigError(
                 f"state: next_batch {next_batch}: the run has batches 0 to {self._planned - 1}; extend it first"
             )
-        if worker is None:
-            return _Position(next_batch)
-        return _Position(next_batch, int(worker[1]), (int(worker[0]), int(worker[1])))
+        return _Position(next_batch, None if worker is None else (int(worker[0]), int(worker[1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +257,13 @@ class _Position:
     """Where an iteration is."""
 
     next_batch: int
-    step: int = 1
-    """How many batches further the next one is, as workers take turns."""
     worker: tuple[int, int] | None = None
     """Which worker of how many; None if it is no worker's."""
+
+    @property
+    def step(self) -> int:
+        """How many batches further the next one is, as workers take turns."""
+        return 1 if self.worker is None else self.worker[1]
 
     def batches(self, wanted: range) -> range:
         """Return the batches from here on that are wanted."""
@@ -283,9 +280,8 @@ class _Chunks(IterableDataset[Chunk]):
 
     def __iter__(self) -> Iterator[Chunk]:
         info = get_worker_info()
-        if info is None:
-            return self._dataset._chunks(self._batches, Turn(), threads=THREADS)  # noqa: SLF001 -- its own part
-        return self._dataset._chunks(self._batches, Turn(info.id, info.num_workers), threads=1)  # noqa: SLF001 -- as above
+        turn = Turn() if info is None else Turn(info.id, info.num_workers)
+        return self._dataset._chunks(self._batches, turn)  # noqa: SLF001 -- its own part
 
 
 class MixedLoader:
@@ -303,7 +299,7 @@ class MixedLoader:
             raise ValueError(f"{', '.join(sorted(taken))}: batches are those of the run; expected other options")
         if options.get("persistent_workers") or options.get("in_order") is False:
             raise ValueError("persistent_workers, in_order: a pass has workers of its own, which keep the order")
-        self.dataset = copy.copy(dataset)
+        self.dataset = dataset
         self._num_workers = whole_number("num_workers", num_workers, least=0)
         self._options = options
         self._start = dataset._wanted.batches.start  # noqa: SLF001 -- made by it
