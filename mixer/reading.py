@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mixer.closing import Closable
 from mixer.core import serving
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import rank_of, whole_number
 from mixer.core.serving import Part
 from mixer.errors import ConfigError, OutputError
 from mixer.readable import Following, Readable, Wanted, look
@@ -111,17 +111,14 @@ def checked(  # noqa: PLR0913 -- each is one independent choice
         start = whole_number("start_batch", start_batch, least=0)
         stop = readable.stop_batch(stop_batch, follow=follow)
         stop = whole_number("stop_batch", stop, least=start if stop_batch is not None else 0)
-        world_size = whole_number("world_size", part.world_size, least=1)
-        rank = whole_number("rank", part.rank, least=0)
+        part = Part(*rank_of(part.rank, part.world_size))
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if rank >= world_size:
-        raise ConfigError(f"rank: expected less than world_size={world_size}, found {rank}")
     _check_there(readable, start, stop_batch, follow=follow)
     names = None if columns is None else _checked_columns(readable, columns)
-    for remark in _remarks(readable, Part(rank, world_size), stop, is_agreed=stop_batch is not None or follow):
+    for remark in _remarks(readable, part, stop, is_agreed=stop_batch is not None or follow):
         warnings.warn(f"{readable.itself.store.url}: {remark}", UserWarning, stacklevel=stacklevel)
-    return Wanted(range(start, max(start, stop)), Part(rank, world_size), names)
+    return Wanted(range(start, max(start, stop)), part, names)
 
 
 def _check_there(readable: Readable, start: int, stop_batch: int | None, *, follow: bool) -> None:

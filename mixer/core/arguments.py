@@ -28,3 +28,20 @@ def whole_number(name: str, value: object, *, least: int | None = None) -> int:
         bound = "" if least is None else f" from {least}"
         raise ValueError(f"{name}: expected a whole number{bound}, found {value!r}")
     return number
+
+
+def rank_of(rank: object, world_size: object) -> tuple[int, int]:
+    """Return which of how many processes this is, as integers.
+
+    Raises:
+        ValueError: `rank` is not one of `world_size`, from 0.
+
+    >>> rank_of(4, 4)
+    Traceback (most recent call last):
+    ValueError: rank: expected less than world_size=4, found 4
+    """
+    processes = whole_number("world_size", world_size, least=1)
+    number = whole_number("rank", rank, least=0)
+    if number >= processes:
+        raise ValueError(f"rank: expected less than world_size={processes}, found {number}")
+    return number, processes

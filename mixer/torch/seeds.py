@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import rank_of, whole_number
 
 Rng: TypeAlias = "int | np.random.Generator | np.random.RandomState | random.Random | torch.Generator | None"
 """A base seed, or a generator of which one is drawn; None is the seed 0."""
@@ -62,8 +62,4 @@ def rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, 
         return 0, 1
     if rank is None or world_size is None:
         raise ValueError(f"rank, world_size: expected both or neither, found rank={rank!r}, world_size={world_size!r}")
-    world_size = whole_number("world_size", world_size, least=1)
-    rank = whole_number("rank", rank, least=0)
-    if rank >= world_size:
-        raise ValueError(f"rank: expected less than world_size={world_size}, found {rank}")
-    return rank, world_size
+    return rank_of(rank, world_size)
