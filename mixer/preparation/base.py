@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from mixer.core.fingerprint import JSON
+from mixer.errors import CorruptionError
 
 Cursor = Mapping[str, JSON]
 """Where a stage stands after a part, and what it has counted up to there: texts, whole numbers, lists and mappings."""
@@ -94,3 +95,20 @@ class Stage(Protocol):
             CorruptionError: They do not agree with each other.
         """
         ...
+
+
+def number_of(cursor: Cursor | None, key: str) -> int:
+    """Return a whole number that a cursor says; 0 before the first part, where there is none.
+
+    Raises:
+        CorruptionError: It says none.
+
+    >>> number_of({"rows": 7}, "rows"), number_of(None, "rows")
+    (7, 0)
+    """
+    if cursor is None:
+        return 0
+    value = cursor.get(key)
+    if type(value) is not int or value < 0:
+        raise CorruptionError(f"the record of a prepared copy: expected a whole number {key!r}, found {value!r:.100}")
+    return value

@@ -26,11 +26,11 @@ from mixer.config import BatchesConfig
 from mixer.core.fingerprint import JSON
 from mixer.core.lengths import Batches, LengthGroups, group_by_length
 from mixer.errors import CorruptionError, InputError, NotEnoughDataError, SchemaError
-from mixer.preparation.base import Cursor, Part
+from mixer.preparation.base import Cursor, Part, number_of
 from mixer.preparation.carrying import carried_schema
 from mixer.preparation.cutting import Cuts, cut
 from mixer.preparation.external import Keyed, SortLimits, opened_sorter
-from mixer.preparation.sorting import number_of, pieces
+from mixer.preparation.sorting import pieces
 from mixer.sources.base import Source
 
 Int64s = npt.NDArray[np.int64]
@@ -153,7 +153,7 @@ class BatchesStage:
             StoreError: The disk that rows are sorted on has too little room.
         """
         facts = self._counted
-        done = number_of(after, "batches") if after is not None else 0
+        done = number_of(after, "batches")
         with closing(self._in_batches(schema, done)) as found:
             for groups in cut(found, self.cuts):
                 done += sum(group.num_rows for group in groups)
@@ -167,7 +167,7 @@ class BatchesStage:
         """
         told = last.get("facts") if last is not None else None
         facts = told if isinstance(told, Mapping) else self._counted
-        found = number_of(last, "batches") if last is not None else 0
+        found = number_of(last, "batches")
         if facts.get("batches") != found:
             raise CorruptionError(
                 f"dataset {self.name!r}: expected {facts.get('batches')} batches in the prepared copy, found {found}; "

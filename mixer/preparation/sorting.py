@@ -17,7 +17,7 @@ import pyarrow as pa
 from mixer.core.fingerprint import JSON
 from mixer.core.order import full_path, random_keys
 from mixer.errors import CorruptionError
-from mixer.preparation.base import Cursor, Part
+from mixer.preparation.base import Cursor, Part, number_of
 from mixer.preparation.carrying import carried_schema
 from mixer.preparation.cutting import Cuts, cut
 from mixer.preparation.external import Keyed, SortLimits, opened_sorter
@@ -91,7 +91,7 @@ class FullShuffleStage:
             ConfigError: DuckDB is not installed.
             StoreError: The disk that rows are sorted on has too little room.
         """
-        done = number_of(after, "rows") if after is not None else 0
+        done = number_of(after, "rows")
         with closing(self._sorted(schema, after)) as found:
             for groups in cut(found, self.cuts):
                 done += sum(group.num_rows for group in groups)
@@ -105,7 +105,7 @@ class FullShuffleStage:
         Raises:
             CorruptionError: There are not as many rows as in so many epochs.
         """
-        rows = number_of(last, "rows") if last is not None else 0
+        rows = number_of(last, "rows")
         if rows != self.epochs * self.source.rows:
             raise CorruptionError(
                 f"dataset {self.name!r}: expected {self.epochs} times {self.source.rows} rows in the shuffled copy, "
@@ -118,12 +118,12 @@ class FullShuffleStage:
         size = self.source.rows
         if not size:
             return
-        first, begun = divmod(number_of(after, "rows"), size) if after is not None else (0, 0)
+        first, begun = divmod(number_of(after, "rows"), size)
         with_keys = pa.schema([pa.field("", pa.uint64()), pa.field("", pa.int64()), *schema])
         with opened_sorter(self.name, schema, self.limits) as sorter:
             for epoch in range(first, self.epochs):
                 last = None
-                if after is not None and epoch == first and begun:
+                if epoch == first and begun:
                     last = number_of(after, "key"), number_of(after, "place")
                 with closing(sorter.sorted(self._keyed(epoch, last))) as found:
                     for piece in found:
@@ -142,15 +142,3 @@ class FullShuffleStage:
             comes: npt.NDArray[np.bool_] = (keys > last[0]) | ((keys == last[0]) & (places > last[1]))
             if comes.any():
                 yield Keyed(keys[comes], places[comes], rows.filter(pa.array(comes)))
-
-
-def number_of(cursor: Cursor, key: str) -> int:
-    """Return a whole number that a cursor says.
-
-    Raises:
-        CorruptionError: It says none.
-    """
-    value = cursor.get(key)
-    if type(value) is not int or value < 0:
-        raise CorruptionError(f"the record of a prepared copy: expected a whole number {key!r}, found {value!r:.100}")
-    return value

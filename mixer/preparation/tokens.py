@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from mixer.config.fields import WindowConfig
 from mixer.core.fingerprint import JSON
 from mixer.core.streams import id_type
 from mixer.errors import ConfigError, CorruptionError, SchemaError
-from mixer.preparation.base import Cursor, Part
+from mixer.preparation.base import Cursor, Part, number_of
 from mixer.sources.base import Source
 from mixer.sources.windows import TOKEN, stream_schema
 from mixer.tokenizing import Encoded, Tokenizer, checked, open_tokenizer
@@ -68,17 +68,15 @@ class _Place:
     """Documents before `row` that were null, and so empty ones."""
 
     def cursor(self) -> Cursor:
-        return {"ids": self.ids, "row": self.row, "skip": self.skip, "closed": self.closed, "nulls": self.nulls}
+        return asdict(self)
 
     @classmethod
     def of(cls, cursor: Cursor | None) -> _Place:
         if cursor is None:
             return cls()
-        try:
-            numbers = {name: value for name, value in cursor.items() if type(value) is int and value >= 0}
-            return cls(**numbers)
-        except TypeError as error:
-            raise CorruptionError(f"expected the cursor of a stream of ids, found {cursor!r:.200}") from error
+        if cursor.keys() != asdict(cls()).keys():
+            raise CorruptionError(f"expected the cursor of a stream of ids, found {cursor!r:.200}")
+        return cls(**{name: number_of(cursor, name) for name in cursor})
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,3 +211,17 @@ def test_after_large_documents_few_are_read_at_once() -> None:
     assert max(taken.values()) == 16
     first_large = next(start for start, stop in source.read_rows if stop > 20)
     assert {rows for start, rows in taken.items() if first_large < start <= 40} == {1}
+
+
+@pytest.mark.parametrize("wrong", [{"row": -1}, {"row": "0"}, {"rows": 0}])
+def test_a_cursor_that_is_none_of_a_stream_is_refused(wrong: dict[str, Any]) -> None:
+    stage = stage_of(pa.array([[1, 2], [3]], IDS), end_of_text=9)
+    (part,) = stage.parts(stage.schema(), None)
+    with pytest.raises(CorruptionError, match=r"expected a whole number 'row'|expected the cursor of a stream of ids"):
+        list(stage.parts(stage.schema(), {**part.cursor, **wrong}))
+
+
+def test_a_cursor_that_lacks_a_number_is_refused() -> None:
+    stage = stage_of(pa.array([[1, 2], [3]], IDS), end_of_text=9)
+    with pytest.raises(CorruptionError, match="expected the cursor of a stream of ids"):
+        stage.facts({"ids": 5})
