@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -29,6 +30,19 @@ _MORE_BYTES, _MOST_MORE_BYTES = 1 << 12, 1 << 20
 """How much is read at first for a record that goes on beyond its block, and how much at a time for a very long one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What a file's first record says of the others."""
+
+    names: list[str]
+    """Of the columns, in the file's order."""
+    delimiter: str
+    rows: Position
+    """Where the rows begin."""
+    has_bom: bool
+    """Whether a byte order mark comes before it."""
+
+
 class Delimited(RowFormat):
     """CSV or TSV in UTF-8."""
 
@@ -36,7 +50,7 @@ class Delimited(RowFormat):
         """Return the columns, all of them text: those of the first file, in its order. Only headers are read."""
         first: list[str] = []
         for file in files:
-            names, _, _ = self._header(file)
+            names = self._header(file).names
             if not first:
                 first = names
             if sorted(names) != sorted(first):
@@ -50,23 +64,13 @@ class Delimited(RowFormat):
         return pa.schema([pa.field(name, pa.string()) for name in first])
 
     def begin(self, file: InputFile, schema: pa.Schema, at: Position) -> Reading:
-        names, rows_at, has_bom = self._header(file)
-        policy = Policy(self._dataset, self._options)
-        if has_bom and not at.offset:
-            policy.counts["byte_order_marks"] += 1
-        reading = _Reading(policy, file, schema, at if at.offset else rows_at, LineBlocks)
-        reading.names, reading.delimiter = names, self._delimiter
-        return reading
+        return _Reading(Policy(self._dataset, self._options), file, schema, at, self._header(file))
 
-    @property
-    def _delimiter(self) -> str:
-        return _DELIMITERS[self._options.format]
-
-    def _header(self, file: InputFile) -> tuple[list[str], Position, bool]:
-        """Return the names of a file's columns, where its rows begin, and whether a byte order mark comes first."""
+    def _header(self, file: InputFile) -> _Header:
+        delimiter = _DELIMITERS[self._options.format]
         with Stream(file) as stream:
             blocks = LineBlocks(stream, Position())
-            records = _Records(blocks, blocks.take(1, 1), self._delimiter)
+            records = _Records(blocks, blocks.take(1, 1), delimiter)
             record = next(records.read(), None)
             if record is None:
                 raise InputError(
@@ -89,7 +93,7 @@ class Delimited(RowFormat):
                     f"dataset {self._dataset!r}: {file.url} line 1: expected a header with a different name for each "
                     f"column, found {found}; put names into the first line"
                 )
-            return names, records.position, blocks.has_bom
+            return _Header(names, delimiter, records.position, blocks.has_bom)
 
 
 class _Record:
@@ -168,8 +172,11 @@ class _Records:
 
 
 class _Reading(BlockReading[LineBlocks]):
-    names: list[str]
-    delimiter: str
+    def __init__(self, policy: Policy, file: InputFile, schema: pa.Schema, at: Position, header: _Header) -> None:
+        super().__init__(policy, file, schema, at if at.offset else header.rows, LineBlocks)
+        self._header = header
+        if header.has_bom and not at.offset:
+            policy.counts["byte_order_marks"] += 1
 
     def rows(self, block: Block) -> tuple[Block, pa.Table]:
         table = self._fast(block)
@@ -179,9 +186,9 @@ class _Reading(BlockReading[LineBlocks]):
 
     def slow(self, block: Block) -> tuple[Block, pa.Table]:
         """Return what `rows` does, record by record."""
-        records = _Records(self.blocks, block, self.delimiter)
+        records = _Records(self.blocks, block, self._header.delimiter)
         rows = []
-        width = len(self.names)
+        width = len(self._header.names)
         try:
             for record in records.read():
                 fields = record.fields
@@ -199,7 +206,7 @@ class _Reading(BlockReading[LineBlocks]):
                 raise
             raise InputError(f"input file {self.file.url}, after line {block.line}: {error}") from error
         columns = zip(*rows, strict=True) if rows else [()] * width
-        arrays = dict(zip(self.names, (pa.array(column, pa.string()) for column in columns), strict=True))
+        arrays = dict(zip(self._header.names, (pa.array(column, pa.string()) for column in columns), strict=True))
         return self.longer(block, records.more), pa.table([arrays[name] for name in self.schema.names], self.schema)
 
     def _fast(self, block: Block) -> pa.Table | None:
@@ -211,10 +218,10 @@ class _Reading(BlockReading[LineBlocks]):
             table = arrow_csv.read_csv(
                 pa.BufferReader(data),
                 read_options=arrow_csv.ReadOptions(
-                    use_threads=False, block_size=max(len(data) + 1, _HEADER_BYTES), column_names=self.names
+                    use_threads=False, block_size=max(len(data) + 1, _HEADER_BYTES), column_names=self._header.names
                 ),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=self.delimiter, quote_char=False, double_quote=False, escape_char=False
+                    delimiter=self._header.delimiter, quote_char=False, double_quote=False, escape_char=False
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=self.schema, strings_can_be_null=False, check_utf8=True
