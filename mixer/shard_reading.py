@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +34,12 @@ WHOLE_BYTES_MAX = 64 << 20
 _REMEDY = "`mixer verify` checks the whole run; restore it from a copy"
 # Names and texts in a damaged footer need not be UTF-8.
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+T = TypeVar("T")
+
+
+class _FooterError(Exception):
+    """A footer says otherwise than the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +84,9 @@ class OpenShard:
             CorruptionError: It is damaged.
             StoreError: It cannot be read.
         """
-        # As with the footer: ranges are read once more before they are called damaged.
-        for is_last in (self.data is not None, True):
-            try:
-                return self._decoded(group, columns)
-            except MixerError:
-                raise
-            except _UNREADABLE as error:
-                if is_last:
-                    raise _unreadable(self.where, error) from error
-                log.warning("reading once more path=%s row_group=%d error=%s", self.where, group, error)
-        raise AssertionError("the last try ends otherwise")
+        return _read(
+            lambda: self._decoded(group, columns), self.where, f"row group {group}", is_whole=self.data is not None
+        )
 
     def _decoded(self, group: int, columns: Sequence[str]) -> pa.Table:
         # A reader of its own for each: one keeps the place where it is.
@@ -119,30 +117,43 @@ def open_shard(store: Store, commit: Commit, expected: Expected, *, whole: bool)
     check_length(store, commit, remedy=_REMEDY)
     where = f"{store.url}/{commit.path}"
     data = _whole(store, commit, where) if whole and commit.bytes <= WHOLE_BYTES_MAX else None
-    # A range has no checksum on its way from S3: before it is called damaged, it is read once more.
-    problem: str | None = None
-    for is_last in (data is not None, True):
+
+    def opened() -> OpenShard:
+        footer, schema = _footer(store, commit, data)
+        if problem := _problem(footer, schema, commit, expected):
+            raise _FooterError(problem)
+        return OpenShard(store, commit, footer, data)
+
+    return _read(opened, where, "footer", is_whole=data is not None)
+
+
+def _read(read: Callable[[], T], where: str, what: str, *, is_whole: bool) -> T:
+    """Return what `read` gives; if that is damaged, once more, unless all of the shard was read and hashed.
+
+    A range has no checksum on its way from S3.
+
+    Raises:
+        CorruptionError: It is damaged.
+    """
+    for is_last in (is_whole, True):
         try:
-            footer, schema = _footer(store, commit, data)
-            problem = _problem(footer, schema, commit, expected)
+            return read()
         except MixerError:
             raise
-        except _UNREADABLE as error:
+        except (_FooterError, *_UNREADABLE) as error:
+            problem = str(error) if isinstance(error, _FooterError) else f"not readable as Parquet: {error}"
             if is_last:
-                raise _unreadable(where, error) from error
-            continue
-        if problem is None:
-            return OpenShard(store, commit, footer, data)
-        if is_last:
-            break
-    raise CorruptionError(f"{where}: {problem}; {_REMEDY}")
+                raise CorruptionError(f"{where}: {problem}; {_REMEDY}") from error
+            log.warning("reading once more path=%s part=%s error=%s", where, what, problem)
+    raise AssertionError("the last try ends otherwise")
 
 
 def _whole(store: Store, commit: Commit, where: str) -> bytes:
     data = store.get(commit.path)
-    found = "no such object" if data is None else f"sha256 {sha256_hex(data)}"
-    if data is None or found != f"sha256 {commit.sha256}":
-        raise CorruptionError(f"{where}: the commit says sha256 {commit.sha256}, found {found}; {_REMEDY}")
+    found = None if data is None else sha256_hex(data)
+    if data is None or found != commit.sha256:
+        told = f"sha256 {found}" if found else "no such object"
+        raise CorruptionError(f"{where}: the commit says sha256 {commit.sha256}, found {told}; {_REMEDY}")
     return data
 
 
@@ -190,7 +201,3 @@ def _said(footer: pq.FileMetaData) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _unreadable(where: str, error: Exception) -> CorruptionError:
-    return CorruptionError(f"{where}: not readable as Parquet: {error}; {_REMEDY}")
