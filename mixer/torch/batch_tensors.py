@@ -24,9 +24,19 @@ from torch import Tensor
 from mixer.errors import ConfigError
 
 NUMBERS = {
-    name: (np.dtype(name).newbyteorder("<"), getattr(torch, name))
+    name: np.dtype(name).newbyteorder("<")
     for name in (
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"),
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
     )
 }
 """Types of the numbers in a tensor, by name."""
@@ -186,12 +196,7 @@ def _lists(name: str, array: pa.Array, *, ragged: bool) -> Lists:
     while _is_list(array.type):
         _refuse_nulls(name, array)
         if pa.types.is_fixed_size_list(array.type):
-            size = array.type.list_size
-            offsets.append(
-                torch.arange(0, (len(array) + 1) * size, size)
-                if size
-                else torch.zeros(len(array) + 1, dtype=torch.int64)
-            )
+            offsets.append(torch.arange(len(array) + 1) * array.type.list_size)
             array = array.flatten()
             continue
         bounds = array.offsets.to_numpy().astype(np.int64)
@@ -205,13 +210,13 @@ def _tensor(name: str, array: pa.Array) -> Tensor:
     _refuse_nulls(name, array)
     if pa.types.is_boolean(array.type):
         return torch.from_numpy(np.array(array.to_numpy(zero_copy_only=False)))
-    dtype, _ = NUMBERS[_number(array.type)]
+    dtype = NUMBERS[_number(array.type)]
     return torch.from_numpy(_writable(array.buffers()[1], array.offset * dtype.itemsize, len(array), dtype))
 
 
 def _binary(name: str, array: pa.Array, number: str, *, ragged: bool) -> Lists:
     _refuse_nulls(name, array)
-    dtype, _ = NUMBERS[number]
+    dtype = NUMBERS[number]
     if pa.types.is_fixed_size_binary(array.type):
         width = array.type.byte_width
         bounds = np.arange(len(array) + 1, dtype=np.int64) * width + array.offset * width
