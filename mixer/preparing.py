@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from mixer import asking
 from mixer.config import MixConfig
@@ -123,8 +124,8 @@ def prepare(
     should_stop: ShouldStop | None = None,
 ) -> Preparation:
     """Prepare what `config` needs and what is not prepared yet; see `mixer.building.prepare`."""
-    _try_tokenizers(config, known)
-    return _Walk(config, known, _maker(on_part, should_stop), with_all=False, files=files).inputs().preparation
+    take = _maker(config, known, on_part, should_stop)
+    return _Walk(config, known, take, with_all=False, files=files).inputs().preparation
 
 
 def make_inputs(
@@ -136,8 +137,7 @@ def make_inputs(
     should_stop: ShouldStop | None = None,
 ) -> Inputs:
     """Prepare as `prepare` does, and return what a run of `config` reads; `files`: see `find_files_of`."""
-    _try_tokenizers(config, known)
-    return _Walk(config, known, _maker(on_part, should_stop), with_all=True, files=files).inputs()
+    return _Walk(config, known, _maker(config, known, on_part, should_stop), with_all=True, files=files).inputs()
 
 
 def find(config: MixConfig, known: Known, files: Mapping[str, Files] | None = None) -> Preparation:
@@ -180,7 +180,10 @@ def _finder() -> Take:
     return lambda place, link: (find_copy(place, link.key), False)
 
 
-def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
+def _maker(config: MixConfig, known: Known, on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
+    # If there is something to make, once, before the first of it.
+    try_tokenizers = cache(partial(_try_tokenizers, config, known))
+
     def take(place: Place, link: Link) -> tuple[Copy | None, bool]:
         if place.scratch is not None:
             # Whatever is to be done now: what a killed sort has left may be large.
@@ -188,6 +191,7 @@ def _maker(on_part: OnPart | None, should_stop: ShouldStop | None) -> Take:
         found = find_copy(place, link.key)
         if found is not None:
             return found, False
+        try_tokenizers()
         log.info("preparing dataset=%s stage=%s key=%s", link.stage.name, link.kind, link.key)
         copy = make_copy(place, link, on_part=on_part, should_stop=should_stop or _never)
         if copy is None:
