@@ -27,6 +27,8 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("API_URL", "API_KEY", "API_AUTH_STRING", "PROFILE", "PROFILES_PATH", "SERVER_EPHEMERAL_ENABLED"):
         monkeypatch.delenv(f"PREFECT_{name}", raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+    # A busy machine may keep a thread of this process from answering for longer than a user wants to wait.
+    monkeypatch.setattr(prefect_server, "TIMEOUT_S", 60.0)
     monkeypatch.chdir(tmp_path)
 
 
