@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mixer.asking import epochs_in, item_bytes, items_of
+from mixer.asking import epochs_in, item_bytes
 from mixer.core.forecast import Memory, Ranks, common_ranks, ending_batches, memory_of, phase_stops
 from mixer.core.passes import Passes
 from mixer.core.plan import Plan
@@ -121,27 +121,27 @@ def _datasets(planned: Planned, layouts: list[Layout | WindowLayout]) -> Iterato
     plan = planned.plan
     ends, taken = ending_batches(plan), plan.schedule.offsets_at(plan.batches)
     exact = plan.schedule.exact_at(plan.batches)
-    for place, name in enumerate(plan.names):
-        used = _stored_bytes(planned, name, taken[place])
-        reads = reads_of(layouts[place], plan.passes[place], 0, taken[place])
-        output = int(used * _repeated(planned, name))
+    for place, passes in enumerate(plan.passes):
+        used = _stored_bytes(planned, passes, taken[place])
+        reads = reads_of(layouts[place], passes, 0, taken[place])
+        output = int(used * _repeated(planned, passes))
         yield DatasetForecast(taken[place], exact[place], ends[place], used, output, reads)
 
 
-def _stored_bytes(planned: Planned, name: str, items: int) -> int:
+def _stored_bytes(planned: Planned, passes: Passes, items: int) -> int:
     """Return the bytes of files that so many items of a dataset take."""
-    inventory = planned.inventories[name]
-    size = items_of(planned.config.datasets[name], inventory) * epochs_in(inventory)
+    inventory = planned.inventories[passes.name]
+    size = passes.size * epochs_in(inventory)
     return inventory.bytes * items // size if size else 0
 
 
-def _repeated(planned: Planned, name: str) -> Fraction:
+def _repeated(planned: Planned, passes: Passes) -> Fraction:
     """Return how often the windows of a stream, taken once, hold each of its ids on average; 1 for rows."""
-    dataset, inventory = planned.config.datasets[name], planned.inventories[name]
-    window = windows_to_make(dataset.window, inventory)
+    inventory = planned.inventories[passes.name]
+    window = windows_to_make(planned.config.datasets[passes.name].window, inventory)
     if window is None:
         return Fraction(1)
-    return Fraction(items_of(dataset, inventory) * windows_in(window).length, max(1, inventory.rows))
+    return Fraction(passes.size * windows_in(window).length, max(1, inventory.rows))
 
 
 def _layout_of(planned: Planned, name: str) -> Layout | WindowLayout:
@@ -194,7 +194,7 @@ def _alone(planned: Planned, layouts: list[Layout | WindowLayout]) -> tuple[floa
     for shard in map(plan.shard, shards):
         for part, layout, passes in zip(shard.ranges, layouts, plan.passes, strict=True):
             if part.rows:
-                used += _stored_bytes(planned, part.dataset, part.rows)
+                used += _stored_bytes(planned, passes, part.rows)
                 read += reads_of(layout, passes, part.start, part.stop)
     return (read.bytes / used if used else 1.0), read.bytes // len(shards), len(shards)
 

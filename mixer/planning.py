@@ -18,7 +18,6 @@ import pyarrow as pa
 from mixer.asking import (
     item_bytes,
     item_schemas,
-    items_of,
     limits_of,
     passes_of,
     phases_of,
@@ -147,11 +146,12 @@ def _plan(
         NotEnoughDataError: The datasets have too few rows.
     """
     names = tuple(config.datasets)
+    passes = passes_of(config, inventories)
     phases, limits = phases_of(config, inventories), limits_of(config, inventories)
-    sizes = [items_of(config.datasets[name], inventories[name]) for name in names]
+    sizes = [one.size for one in passes]
     return Plan(
         names=names,
-        passes=passes_of(config, inventories),
+        passes=passes,
         phases=phases,
         limits=limits,
         batch_size=config.batch_size,
