@@ -114,7 +114,7 @@ class _Messages(Closable):
         with closed_on_error(self._stream):
             self._bytes = _Bytes(self._stream)
             self._is_file = self._begin()
-            self._reader = self._read(lambda: pa.ipc.open_stream(pa.PythonFile(self._bytes, "r")))
+            self._reader = self._opened()
             self.schema: pa.Schema = self._reader.schema
             if at.offset > self._stream.position:
                 self._go_on(at)
@@ -149,6 +149,9 @@ class _Messages(Closable):
         self._bytes.again(head)
         return False
 
+    def _opened(self) -> Any:
+        return self._read(lambda: pa.ipc.open_stream(pa.PythonFile(self._bytes, "r")))
+
     def _go_on(self, at: Position) -> None:
         if any(_has_dictionary(field.type) for field in self.schema):
             # Later batches may need dictionaries that came earlier.
@@ -158,7 +161,7 @@ class _Messages(Closable):
             head = self.schema.serialize().to_pybytes()
             self._stream.skip(at.offset - self._stream.position)
             self._bytes.again(head)
-            self._reader = self._read(lambda: pa.ipc.open_stream(pa.PythonFile(self._bytes, "r")))
+            self._reader = self._opened()
         if self._stream.position != at.offset:
             raise InputError(
                 f"input file {self._file.url}: expected a message at byte {at.offset}, found none; remove the prepared "
