@@ -32,8 +32,9 @@ def find_rows(path: str | Sequence[str], asked: str | None = None) -> tuple[str,
         InputError: Nothing was found, or several formats; or a folder of several splits, none of them named.
         StoreError: A remote store refused, or did not answer.
     """
+    entries = [path] if isinstance(path, str) else list(path)
     if asked == "huggingface":
-        return asked, _find_saved(path)
+        return asked, _find_saved(entries)
     if asked is not None:
         return asked, find_inputs(path, suffixes_of(asked))
     try:
@@ -41,23 +42,18 @@ def find_rows(path: str | Sequence[str], asked: str | None = None) -> tuple[str,
     except InputError:
         listing = find_inputs(path, ALL_SUFFIXES)
     names = [file.url for file in listing.files]
-    if any(name.lower().endswith(suffixes_of("huggingface")) for name in names) and _is_saved(path):
-        return "huggingface", _find_saved(path)
+    if any(name.lower().endswith(suffixes_of("huggingface")) for name in names) and any(map(_is_saved, entries)):
+        return "huggingface", _find_saved(entries)
     return format_of(names), listing
 
 
-def _is_saved(path: str | Sequence[str]) -> bool:
-    return any(_json_of(folder, _STATE) or _json_of(folder, _SPLITS) for folder in _folders(path))
+def _is_saved(entry: str) -> bool:
+    folder = entry.rstrip("/")
+    return not has_wildcard(entry) and bool(_json_of(folder, _STATE) or _json_of(folder, _SPLITS))
 
 
-def _folders(path: str | Sequence[str]) -> list[str]:
-    entries = [path] if isinstance(path, str) else list(path)
-    return [entry.rstrip("/") for entry in entries if not has_wildcard(entry)]
-
-
-def _find_saved(path: str | Sequence[str]) -> InputListing:
+def _find_saved(entries: Sequence[str]) -> InputListing:
     """Return the files of folders that `Dataset.save_to_disk` has written."""
-    entries = [path] if isinstance(path, str) else list(path)
     files: list[InputFile] = []
     for entry in entries:
         found = _saved_folder(entry.rstrip("/"))
