@@ -106,19 +106,18 @@ class Stream(Closable):
         found = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
         if head.startswith(_SKIPPABLE_ZSTD):
             found = "zstd"
+        other = next((name for magic, name in _OTHER_MAGIC.items() if head.startswith(magic)), None)
         if found != self.compression:
-            other = next((name for magic, name in _OTHER_MAGIC.items() if head.startswith(magic)), None)
             raise InputError(
                 f"input file {self.file.url}: expected {self.compression or 'no compression'} by its name, found "
                 f"{found or other or ('nothing' if not head else 'other data')}; rename it, or restore it"
             )
+        if other is not None:
+            raise InputError(
+                f"input file {self.file.url}: expected a file as its format says, found {other}; set `format` "
+                f"to what it is, or restore it"
+            )
         if self.compression is None:
-            for magic, name in _OTHER_MAGIC.items():
-                if head.startswith(magic):
-                    raise InputError(
-                        f"input file {self.file.url}: expected a file as its format says, found {name}; set `format` "
-                        f"to what it is, or restore it"
-                    )
             return self._handle  # type: ignore[no-any-return]  # a handle of pyarrow or of ours, neither typed
         if self.compression == "zstd":
             return pa.CompressedInputStream(self._handle, "zstd")  # type: ignore[no-any-return]  # as above
