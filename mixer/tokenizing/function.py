@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mixer.core.fingerprint import JSON
+from mixer.core.fingerprint import JSON, sha256_hex
 from mixer.errors import ConfigError, InputError
 from mixer.tokenizing.base import ID_MAX, Encoded
 
@@ -114,4 +113,4 @@ def _source_hash(path: str, where: str) -> str:
     origin = spec.origin if spec is not None and spec.has_location else None
     if origin is None:
         raise ConfigError(f"{where}.version: missing; {path!r} is in no file whose hash could tell which it is")
-    return "sha256:" + hashlib.sha256(Path(origin).read_bytes()).hexdigest()
+    return "sha256:" + sha256_hex(Path(origin).read_bytes())

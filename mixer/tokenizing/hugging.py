@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from array import array
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixer.core.fingerprint import JSON
+from mixer.core.fingerprint import JSON, sha256_hex
 from mixer.errors import ConfigError, InputError
 from mixer.tokenizing.base import Encoded, Ids, chosen
 from mixer.tokenizing.pieces import Pieces, joined
@@ -76,7 +75,7 @@ class HuggingTokenizer:
         self.identity: Mapping[str, JSON] = {
             "library": "tokenizers",
             "version": tokenizers.__version__,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": sha256_hex(data),
         }
         self._pieces = pieces
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mixer.core.fingerprint import JSON
+from mixer.core.fingerprint import JSON, sha256_hex
 from mixer.errors import ConfigError, InputError
 from mixer.tokenizing.base import ID_MAX, Encoded, chosen
 
@@ -116,7 +115,7 @@ class RanksTokenizer:
         self.identity: Mapping[str, JSON] = {
             "library": "tiktoken",
             "version": tiktoken.__version__,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": sha256_hex(data),
             "pattern": expression,
         }
 
