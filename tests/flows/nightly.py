@@ -16,7 +16,8 @@ import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 
-from tests.flows.holding import HOLD
+from mixer.core import commits
+from tests.flows.holding import HELD_SHARD, HOLD
 from tests.flows.reading import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -155,9 +156,7 @@ def flow_run_in(api: SyncPrefectClient, flow_run_id: UUID, *states: str) -> Flow
     return found
 
 
-def held(output: Path, shard: int) -> None:
+def held(output: Path) -> None:
     """Return when a run has committed the shard at which it is held."""
-    slot = ".mixer/log"
-    assert eventually(
-        lambda: len(list((output / slot).glob("*.json"))), lambda slots: slots >= shard + 2, wait_s=WAIT_S
-    )
+    log = output / commits.LOG_PREFIX
+    assert eventually(lambda: len(list(log.glob("*.json"))), lambda slots: slots >= HELD_SHARD + 2, wait_s=WAIT_S)

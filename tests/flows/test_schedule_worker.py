@@ -31,7 +31,6 @@ from prefect.states import Cancelling
 from flows.artifacts import artifact_key
 from mixer import building
 from tests.flows import nightly
-from tests.flows.holding import HELD_SHARD
 from tests.flows.nightly import flow_run_in
 from tests.flows.outputs import shard_bytes
 from tests.flows.prefect_server import PrefectServer, running_prefect_server
@@ -74,7 +73,7 @@ class Nights:
             return [run for run in self.api.read_flow_runs(flow_run_filter=ours) if run.state_name == "Running"]
 
         (run,) = eventually(found, lambda runs: bool(runs and "date" in runs[0].parameters), wait_s=nightly.WAIT_S)
-        nightly.held(self.output(name, run), HELD_SHARD)
+        nightly.held(self.output(name, run))
         return run
 
     def ask(self, name: str) -> UUID:
