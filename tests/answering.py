@@ -14,7 +14,7 @@ def is_answering(process: subprocess.Popen[bytes], port: int, path: str, *, seco
     """Wait until a GET of `path` is answered with 200; return False if the process ends or time is up before."""
     deadline_s = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline_s:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         with closing(connection), suppress(OSError, http.client.HTTPException):
             connection.request("GET", path)
             if connection.getresponse().status == http.HTTPStatus.OK:

@@ -17,7 +17,7 @@ from tests.answering import stop
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 
 _STARTS = 3
-_READY_S = 30.0
+_READY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ ACCESS_KEY_ID = "mixertestkey"
 SECRET_ACCESS_KEY = "mixertestsecret"  # noqa: S105 - of a server that lives as long as the tests
 BUCKET = "test"
 _STARTS = 3
-_READY_S = 30.0
+_READY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def test_who_stops_following_leaves_no_thread(tmp_path: Path) -> None:
         next(batches)
     for thread in threading.enumerate():
         if thread.name.startswith("mixer-read"):
-            thread.join(20)
+            thread.join(120)
             assert not thread.is_alive()
 
 
@@ -362,5 +362,5 @@ def test_a_process_that_leaves_in_the_middle_comes_to_its_end(tmp_path: Path) ->
     # A thread that is caught with a lock keeps such a process in about every other try.
     for _ in range(sized(short=4, long=20)):
         command = [sys.executable, "-c", code, config.output]
-        done = subprocess.run(command, timeout=60, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, timeout=180, capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("4\n", "")

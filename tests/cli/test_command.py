@@ -29,7 +29,7 @@ MANY_SHARDS = {"batches": 18, "batches_per_shard": 1, "batch_size": 4}
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [MIXER, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False
+        [MIXER, *arguments], capture_output=True, text=True, timeout=180, env={**os.environ, **environment}, check=False
     )
 
 
@@ -79,7 +79,7 @@ def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stre
     command = [MIXER, "run", config_file(tmp_path), "--no-prefect"]
     process = subprocess.Popen(command, text=True, env=environment, **streams)
     os.close(writing)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 0
     assert building.status(str(tmp_path / "out")).finished
     assert (out or "").startswith("Output" if stream == "stderr" else "")
@@ -90,7 +90,7 @@ def test_a_reader_who_leaves_ends_no_run_and_makes_no_noise(tmp_path: Path, stre
 def test_a_stream_that_is_closed_ends_no_run(tmp_path: Path, number: int) -> None:
     script = f'exec "$@" {number}{"<" if number == 0 else ">"}&-'
     command = ["sh", "-c", script, "sh", MIXER, "run", config_file(tmp_path), "--no-prefect"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("" if number == 1 else "Output")
     assert [line for line in done.stderr.splitlines() if not line.startswith("shard ")] == []
@@ -104,7 +104,7 @@ def test_what_is_said_by_number_goes_into_no_file_if_stderr_is_closed(tmp_path: 
     )
     path = tmp_path / "mine.txt"
     command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", script, str(path)]
-    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=180, check=True)
     assert path.read_text() == ""
 
 
@@ -118,7 +118,7 @@ def test_a_stdout_that_is_full_is_told_in_one_line(tmp_path: Path, arguments: li
     with Path("/dev/full").open("w") as full:
         command = [MIXER, *arguments, config]
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=environment
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=180, check=False, env=environment
         )
     [line] = done.stderr.splitlines()
     assert line.startswith("mixer: the result cannot be written to stdout: No space left on device; ")
@@ -129,7 +129,7 @@ def test_a_stdout_that_is_full_is_told_in_one_line(tmp_path: Path, arguments: li
 def test_a_stderr_that_is_full_ends_no_run(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [MIXER, "run", config_file(tmp_path), "--no-prefect"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout[:6]) == (0, "Output")
 
 
@@ -150,7 +150,7 @@ main()
 @pytest.mark.parametrize("module", ["typer", "mixer.cli.edge", "mixer.cli.running", "pyarrow", "yaml"])
 def test_ctrl_c_while_modules_are_loaded_is_an_interruption(tmp_path: Path, module: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED_AT, module, "run", config_file(tmp_path), "--no-prefect", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stderr) == (130, "mixer: interrupted\n")
     assert json.loads(done.stdout)["error"]["exit_code"] == 130
 
@@ -170,7 +170,7 @@ def on_a_terminal(arguments: Sequence[str], environment: Mapping[str, str]) -> t
             break
         said += data
     os.close(ours)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=180)
     return process.returncode, out, said.decode()
 
 
@@ -201,7 +201,7 @@ def test_the_first_signal_stops_at_a_shards_edge_and_the_same_command_goes_on(
     while not list((tmp_path / "out/.mixer/log").glob("*2.json")):
         time.sleep(0.01)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
 
     assert process.returncode == 128 + number
     value = json.loads(out)
@@ -239,7 +239,7 @@ def test_the_second_signal_stops_a_run_at_once_and_the_same_command_goes_on(
     assert "once more stops at once" in process.stderr.readline()
     assert process.poll() is None
     process.send_signal(numbers[1])
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == -numbers[1]
     assert (out, err) == ("", "")
 

@@ -192,7 +192,7 @@ def test_the_first_signal_stops_at_a_parts_edge_and_the_same_command_goes_on(
     while process.poll() is None and not list((tmp_path / "out/.mixer/prepared").glob("*/log/00000000.json")):
         time.sleep(0.01)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 128 + number
     told = json.loads(out)
     assert (told["error"]["type"], told["error"]["exit_code"]) == ("Stopped", 128 + number)

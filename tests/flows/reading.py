@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import Artifact, FlowRun, TaskRun
 from prefect.client.schemas.sorting import FlowRunSort
 
 T = TypeVar("T")
-_WAIT_S = 30.0
+_WAIT_S = 120.0
 
 
 def eventually(ask: Callable[[], T], is_there: Callable[[T], bool], *, wait_s: float = _WAIT_S) -> T:

@@ -262,7 +262,7 @@ def test_a_server_that_is_not_there_is_named(cloud: Cloud, monkeypatch: pytest.M
 
 def test_a_store_works_on_in_a_forked_child(cloud: Cloud) -> None:
     command = [sys.executable, "-c", FORKER, cloud.store.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=180)
     assert done.stdout == "0 b'12'\n"
 
 

@@ -386,7 +386,7 @@ def test_a_writer_that_is_stopped_leaves_whole_objects_only(store_url: str, how:
             writer.stdout.readline()
             time.sleep(0.003 + 0.07 * number)
             writer.send_signal(how)
-            writer.wait(60)
+            writer.wait(180)
         assert writer.returncode == -how
         assert store.get("replaced") in (b"o" * size, b"n" * size)
         for info in store.list(""):

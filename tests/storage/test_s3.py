@@ -389,5 +389,5 @@ print(status, store.get("child"))
 
 def test_a_store_works_on_in_a_forked_child(s3_url: str) -> None:
     command = [sys.executable, "-c", FORKER, s3_url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=180)
     assert done.stdout == "0 b'12'\n"

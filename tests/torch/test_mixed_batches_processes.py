@@ -78,9 +78,9 @@ def test_two_processes_train_to_the_end_in_step(tmp_path: Path) -> None:
     for trainer in trainers:
         trainer.start()
     try:
-        found = sorted(results.get(timeout=60) for _ in trainers)
+        found = sorted(results.get(timeout=180) for _ in trainers)
         for trainer in trainers:
-            trainer.join(60)
+            trainer.join(180)
             assert trainer.exitcode == 0
     finally:
         for trainer in trainers:
