@@ -35,12 +35,12 @@ def counted(sizes: list[int], begun: list[int]) -> Iterator[Task[int]]:
         yield Task(size, run)
 
 
-def settled(begun: list[int]) -> list[int]:
-    """Return what was begun once nothing is any more."""
-    before = -1
-    while len(begun) != before:
-        before = len(begun)
-        time.sleep(0.1)
+def settled(begun: list[int], expected: int) -> list[int]:
+    """Return what was begun some time after it was as many as `expected`."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while len(begun) < expected and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    time.sleep(0.1)
     return sorted(begun)
 
 
@@ -60,9 +60,9 @@ def test_no_more_is_done_ahead_than_has_room() -> None:
     begun: list[int] = []
     results = ahead(counted([10] * 9, begun), bytes_max=30, threads=2, stopping=threading.Event())
     assert next(results) == 0
-    assert settled(begun) == [0, 1, 2]
+    assert settled(begun, 3) == [0, 1, 2]
     assert next(results) == 1
-    assert settled(begun) == [0, 1, 2, 3]
+    assert settled(begun, 4) == [0, 1, 2, 3]
     results.close()
 
 
@@ -76,7 +76,7 @@ def test_what_results_take_counts_and_not_what_was_expected() -> None:
     tasks = (Task(1, partial(large, number)) for number in range(9))
     results = ahead(tasks, bytes_max=99, threads=1, stopping=threading.Event())
     next(results)
-    assert settled(begun) == [0]
+    assert settled(begun, 1) == [0]
     results.close()
 
 
