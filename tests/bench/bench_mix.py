@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +29,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.measuring import anonymous_memory, status_mb
 
 WEIGHTS = {"a": 3, "b": 2, "c": 1}
 BATCH_ROWS = 256
@@ -156,15 +159,6 @@ WORK: dict[str, Callable[[Path, Path], int]] = {
 }
 
 
-def status_mb(pid: int | str, key: str) -> float:
-    """Return one figure of a process's memory; 0 where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{key}:")), 0.0)
-
-
 def cpu_seconds() -> float:
     """Return the CPU time of this process and of its children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -187,21 +181,12 @@ def run_apart(name: str, inputs: Path) -> Figures:
     with tempfile.TemporaryDirectory(dir=inputs.parent) as scratch:
         command = [sys.executable, __file__, "--one", name, "--inputs", str(inputs), "--out", f"{scratch}/out"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        anonymous, ended = [0.0], threading.Event()
-
-        def sample() -> None:
-            while not ended.wait(0.02):
-                anonymous[0] = max(anonymous[0], status_mb(process.pid, "RssAnon"))
-
-        sampler = threading.Thread(target=sample)
-        sampler.start()
-        text, _ = process.communicate()
-        ended.set()
-        sampler.join()
+        with anonymous_memory(process.pid) as most:
+            text, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"{name}: exit {process.returncode}")
     figures: Figures = json.loads(text)
-    return {**figures, "anon_mb": anonymous[0]}
+    return {**figures, "anon_mb": most[0]}
 
 
 def report(runs: dict[str, list[Figures]]) -> None:
