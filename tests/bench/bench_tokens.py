@@ -4,8 +4,9 @@
 
 Texts are modules of Python's own library, again and again until there are enough; the tokenizer is trained on some of
 them, unless one is given. Prepared is what `mixer prepare` does: texts are read from Parquet, encoded, and written as
-Parquet to disk, with their records. Rounds take turns, and the median of each counts. Beside the time that passes
-stands the time of the processors, all threads, which says what is done besides encoding even on a busy machine.
+Parquet to disk, with their records. All ways take turns, and the median of the ratios within a round counts, as a
+machine's own speed changes from one minute to the next. Beside the time that passes stands the time of the processors,
+all threads, which says what is done besides encoding even on a busy machine.
 """
 
 from __future__ import annotations
@@ -106,6 +107,15 @@ def seconds(call: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - begun, time.process_time() - busy
 
 
+def shares(own: list[tuple[float, float]], prepared: list[tuple[float, float]]) -> str:
+    """Tell the speed of preparing as a share of the library's, by time and by processors: medians, least and most."""
+    told = []
+    for which in (0, 1):
+        ratios = [one[which] / other[which] for one, other in zip(own, prepared, strict=True)]
+        told.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})")
+    return f"{told[0]} of its speed by time, {told[1]} by processors"
+
+
 def read_windows(values: dict[str, Any]) -> None:
     """Print how fast windows are read of the stream that was prepared, and how long one takes."""
     planned = plan(config_from(values))
@@ -150,13 +160,11 @@ def main() -> None:
         ids = plan(config_from(values)).inventories["texts"].rows
         size = sum(len(text.encode()) for text in texts)
         print(f"{len(texts):,} texts, {size / 1e6:.1f} MB, {ids:,} ids, {os.cpu_count()} cores")
-        middle = {name: [statistics.median(times) for times in zip(*each, strict=True)] for name, each in taken.items()}
-        for name, (passed, busy) in middle.items():
-            ratios = " and ".join(f"{own / ours:.3f}" for own, ours in zip(middle[name], middle[PREPARE], strict=True))
+        for name, each in taken.items():
+            passed, busy = (statistics.median(times) for times in zip(*each, strict=True))
             print(
                 f"{name:<22} {ids / passed / 1e6:7.3f} M ids/s {size / passed / 1e6:7.2f} MB/s, "
-                f"{busy / ids * 1e6:6.3f} s of processors for 1 M ids; prepare has {ratios} of its speed, by time and "
-                f"by processors"
+                f"{busy / ids * 1e6:6.3f} s of processors for 1 M ids; prepare has {shares(each, taken[PREPARE])}"
             )
         read_windows(values)
 
