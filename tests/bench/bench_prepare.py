@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import statistics
@@ -33,25 +34,27 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.bench.measuring import anonymous_memory
 
 CHUNK_ROWS = 4_096
+TEXTS = 8
 PYARROW = "pyarrow"
 
 
 def chunks(megabytes: float) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows until their JSON has about so many megabytes."""
+    """Yield rows until their JSON has about so many megabytes; texts come again, numbers do not."""
     random = np.random.default_rng(17)
     words = np.array([f"w{number:x}" for number in range(40_000)])
-    written, number = 0, 0
-    while written < megabytes * 1e6:
-        drawn = np.minimum(random.zipf(1.3, CHUNK_ROWS * 220), 39_999).reshape(CHUNK_ROWS, 220)
-        scores = random.random(CHUNK_ROWS).tolist()
-        texts = [" ".join(line) for line in words[drawn]]
-        rows = [
-            {"id": number + place, "score": score, "text": text, "meta": {"lang": "en", "tags": ["a", "b"]}}
-            for place, (score, text) in enumerate(zip(scores, texts, strict=True))
+    drawn = np.minimum(random.zipf(1.3, TEXTS * CHUNK_ROWS * 220), 39_999).reshape(TEXTS, CHUNK_ROWS, 220)
+    texts = [[" ".join(line) for line in words[some]] for some in drawn]
+    written, first = 0, 0
+    for some in itertools.cycle(texts):
+        if written >= megabytes * 1e6:
+            return
+        numbered = enumerate(zip(random.random(CHUNK_ROWS).tolist(), some, strict=True), first)
+        yield [
+            {"id": number, "score": score, "text": text, "meta": {"lang": "en", "tags": ["a", "b"]}}
+            for number, (score, text) in numbered
         ]
-        yield rows
-        number += CHUNK_ROWS
-        written += sum(map(len, texts)) + 70 * CHUNK_ROWS
+        first += CHUNK_ROWS
+        written += sum(map(len, some)) + 70 * CHUNK_ROWS
 
 
 def as_lines(rows: list[dict[str, Any]]) -> bytes:
