@@ -100,7 +100,7 @@ def _start(home: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[by
                     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
                     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
                     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
-                    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.2",
+                    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.5",
                     # With it a first start copies files into the installed package.
                     "PREFECT_SERVER_UI_ENABLED": "false",
                     **settings,
