@@ -181,9 +181,15 @@ class _Work:
     def tasks(self) -> Iterator[Task[Piece]]:
         """Yield a task for each row group."""
         readable, turn, batches = self.readable, self.wanted.turn, self.wanted.batches
-        number = 0
+        number, reached = 0, batches.start
         for origin, commit in self._shards():
             stop = commit.first_batch + commit.batches
+            if commit.first_batch > reached:
+                raise CorruptionError(
+                    f"{origin.store.url}/{commits.LOG_PREFIX}: expected the shard with batch {reached}, found shard "
+                    f"{commit.shard}, which begins at batch {commit.first_batch}; restore the log from a copy"
+                )
+            reached = max(reached, stop)
             wanted = serving.within(batches, commit.first_batch, stop)
             if wanted:
                 whole = turn.workers == 1 and (wanted.start, len(wanted)) == (commit.first_batch, commit.batches)
@@ -211,9 +217,10 @@ class _Work:
         return Task(int(stored * self.ratio) + held, run)
 
     def _shards(self) -> Iterator[tuple[Origin, Commit]]:
-        """Yield the shards from the one with the first wanted batch on, in order, and where each lies."""
-        readable, first = self.readable, self.wanted.batches.start
-        plan, itself = readable.run.plan, readable.itself
+        """Yield the shards up from the one with the first wanted batch, in order, and where each lies."""
+        readable, plan, itself = self.readable, self.readable.run.plan, self.readable.itself
+        # How shards that are not committed yet will be cut may still change: a run may be extended before they are.
+        first = min(self.wanted.batches.start, readable.committed)
         shard = plan.shard_at(first) if first < plan.batches else plan.shard_count
         for origin in holding(itself, shard, building.started):
             for commit in self._own(shard) if origin is itself else origin.commits(shard):
