@@ -16,11 +16,11 @@ import pyarrow as pa
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import rank_of, whole_number
 from mixer.core.serving import Part, Turn
-from mixer.errors import ChangedError, ConfigError
-from mixer.readable import THREADS, Ahead, Following, Piece, look
-from mixer.reading import checked
+from mixer.errors import ChangedError, ConfigError, OutputError
+from mixer.readable import THREADS, Ahead, Piece, look
+from mixer.reading import checked, following
 from mixer.torch.batch_tensors import Column, Options, column_of
 from mixer.torch.seeds import rank_and_world_size
 
@@ -112,10 +112,12 @@ class MixedBatches(IterableDataset[Batch]):
         self._options = Options(dict(binary or {}), frozenset(ragged))
         self._options.check(readable.schema_of(wanted))
         self._output, self._wanted = output, wanted
-        self._following = Following(timeout_s) if follow else None
+        self._following = following(timeout_s, follow=follow)
         self.fingerprint = readable.fingerprint
         self.batch_size = readable.batch_size
         self._planned = readable.batches
+        # As `checked` does it for the first batch.
+        self._is_open = not (readable.finished or follow) and stop_batch is None
         self._next = wanted.batches.start
         self._loaded: _Position | None = None
         # Both are written to by workers, wherever they run.
@@ -228,6 +230,7 @@ class MixedBatches(IterableDataset[Batch]):
         Raises:
             ChangedError: It is of another run.
             ConfigError: It is no state.
+            OutputError: The run is under way, has not come to that batch, and is not followed.
         """
         self._loaded = self._position(state)
         self._read_ahead.zero_()
@@ -249,7 +252,13 @@ class MixedBatches(IterableDataset[Batch]):
             raise ConfigError(
                 f"state: next_batch {next_batch}: the run has batches 0 to {self._planned - 1}; extend it first"
             )
-        return _Position(next_batch, None if worker is None else (int(worker[0]), int(worker[1])))
+        if self._is_open and next_batch >= self._wanted.batches.stop and worker is None:
+            raise OutputError(
+                f"{self._output}: state: batch {next_batch} was not committed yet when this dataset was made, so far "
+                f"there were {self._wanted.batches.stop}; go on with `mixer run` and make it again, or wait with "
+                f"follow=True"
+            )
+        return _Position(next_batch, None if worker is None else _worker(worker))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,28 +312,34 @@ class MixedLoader:
         self._num_workers = whole_number("num_workers", num_workers, least=0)
         self._options = options
         self._start = dataset._wanted.batches.start  # noqa: SLF001 -- made by it
-        loaded = dataset._loaded  # noqa: SLF001 -- as above
-        self._next = self._start if loaded is None else loaded.next_batch
-        self._is_loaded = loaded is not None
+        self._loaded = dataset._loaded  # noqa: SLF001 -- as above
+        """What the next pass goes on from; None: nothing, it begins at the start."""
+        self._next = self._start if self._loaded is None else self._loaded.next_batch
+        self._pass: object = None
+        """The newest one."""
 
     def __len__(self) -> int:
         """Return how many batches the next pass has, as far as it is known."""
-        return max(0, self.dataset.stop_batch - (self._next if self._is_loaded else self._start))
+        return max(0, self.dataset.stop_batch - (self._start if self._loaded is None else self._loaded.next_batch))
 
     def __iter__(self) -> Iterator[Batch]:
-        start = self._next if self._is_loaded else self._start
-        self._next, self._is_loaded = start, False
-        return self._pass(start)
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None and self.dataset._loaded is loaded:  # noqa: SLF001 -- it made this
+            # Used up: passes of other loaders begin at the start again.
+            self.dataset._loaded = None  # noqa: SLF001 -- as above
+        self._next = self._start if loaded is None else loaded.next_batch
+        self._pass = object()
+        return self._batches(_Position(self._next), self._pass)
 
-    def _pass(self, start: int) -> Iterator[Batch]:
-        batches = _Position(start).batches(self.dataset._wanted.batches)  # noqa: SLF001 -- made by it
-        chunks = _Chunks(self.dataset, batches)
+    def _batches(self, start: _Position, this: object) -> Iterator[Batch]:
+        chunks = _Chunks(self.dataset, start.batches(self.dataset._wanted.batches))  # noqa: SLF001 -- made by it
         # What the dataset says of its state is not this pass's.
         self.dataset._read_ahead.fill_(1)  # noqa: SLF001 -- as above
         for chunk in DataLoader(chunks, batch_size=None, num_workers=self._num_workers, **self._options):
             for number, batch in chunk:
-                # Before it is handed out: asked in between, the state is that after this batch.
-                self._next = number + 1
+                if this is self._pass:
+                    # Before it is handed out: asked in between, the state is that after this batch.
+                    self._next = number + 1
                 yield batch
 
     def state_dict(self) -> State:
@@ -337,11 +352,28 @@ class MixedLoader:
         Raises:
             ChangedError: It is of another run.
             ConfigError: It is no state, or one of a single worker.
+            OutputError: As `MixedBatches.load_state_dict`.
         """
         position = self.dataset._position(state)  # noqa: SLF001 -- made by it
         if position.worker is not None:
             raise ConfigError("state: it is that of one worker of several; load one that a loader has saved")
-        self._next, self._is_loaded = position.next_batch, True
+        self._next, self._loaded, self._pass = position.next_batch, position, None
+
+
+def _worker(value: object) -> tuple[int, int]:
+    """Return which worker of how many a state says.
+
+    Raises:
+        ConfigError: It says neither.
+    """
+    try:
+        number, workers = value  # type: ignore[misc]  # that is what is tried
+        worker, count = rank_of(number, workers)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"state: worker: expected a worker's number and how many there are, found {value!r}"
+        ) from None
+    return worker, count
 
 
 def _other_run(output: str, wanted: str, found: str) -> ChangedError:
