@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Self
 
 import pyarrow as pa
@@ -34,14 +35,18 @@ class Batches(Closable, Iterator[pa.Table]):
         self.next_batch = wanted.batches.start
         self.fingerprint = readable.fingerprint
         self.schema: pa.Schema = readable.schema_of(wanted)
-        self._tables = (table for piece in readable.pieces(wanted, following=following) for table in piece.tables())
+        self._tables = (
+            numbered
+            for piece in readable.pieces(wanted, following=following)
+            for numbered in zip(piece.batches, piece.tables(), strict=True)
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> pa.Table:
-        table = next(self._tables)
-        self.next_batch += 1
+        number, table = next(self._tables)
+        self.next_batch = number + 1
         return table
 
     def close(self) -> None:
@@ -89,7 +94,7 @@ def read(  # noqa: PLR0913 -- each is one independent choice
     wanted = checked(
         readable, start_batch, stop_batch, Part(rank, world_size), columns=columns, follow=follow, stacklevel=3
     )
-    return Batches(readable, wanted, Following(timeout_s) if follow else None)
+    return Batches(readable, wanted, following(timeout_s, follow=follow))
 
 
 def checked(  # noqa: PLR0913 -- each is one independent choice
@@ -121,6 +126,18 @@ def checked(  # noqa: PLR0913 -- each is one independent choice
     return Wanted(range(start, max(start, stop)), part, names)
 
 
+def following(timeout_s: float | None, *, follow: bool) -> Following | None:
+    """Return how the run is waited for; None if it is not.
+
+    Raises:
+        ConfigError: `timeout_s` is no time.
+    """
+    # Not a number is not from 0 either.
+    if timeout_s is not None and (not isinstance(timeout_s, Real) or not timeout_s >= 0):
+        raise ConfigError(f"timeout_s: expected seconds from 0, found {timeout_s!r}")
+    return Following(timeout_s) if follow else None
+
+
 def _check_there(readable: Readable, start: int, stop_batch: int | None, *, follow: bool) -> None:
     """Check that what is to be read is there, or will be.
 
@@ -140,9 +157,9 @@ def _check_there(readable: Readable, start: int, stop_batch: int | None, *, foll
         )
 
 
-def _checked_columns(readable: Readable, columns: Sequence[str]) -> tuple[str, ...]:
+def _checked_columns(readable: Readable, columns: object) -> tuple[str, ...]:
     names = readable.schema.names
-    if isinstance(columns, str) or not columns:
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
         raise ConfigError(f"columns: expected a list of names, found {columns!r}; the run has {', '.join(names)}")
     for column in columns:
         if column not in names:

@@ -102,6 +102,10 @@ def test_a_short_last_batch_that_cannot_be_shared_is_said_too(tmp_path: Path) ->
         ({"world_size": 0}, "world_size: expected a whole number from 1, found 0"),
         ({"columns": "text"}, "columns: expected a list of names, found 'text'"),
         ({"columns": []}, "columns: expected a list of names"),
+        ({"columns": 5}, "columns: expected a list of names, found 5"),
+        ({"timeout_s": -1, "follow": True}, "timeout_s: expected seconds from 0, found -1"),
+        ({"timeout_s": float("nan"), "follow": True}, "timeout_s: expected seconds from 0, found nan"),
+        ({"timeout_s": "x", "follow": True}, "timeout_s: expected seconds from 0, found 'x'"),
         ({"columns": ["txt"]}, "found 'txt'; it has text, n, _dataset, _row, _batch"),
         ({"columns": ["n", "n"]}, "expected each one once"),
     ],
@@ -228,6 +232,17 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path, hasty: None) -> None:
     assert len(rest) == 5
     assert listed(read(config.output, start_batch=13, follow=True)) == rest[-1:]
     assert listed(read(config.output, start_batch=14, follow=True)) == []
+
+
+def test_batches_that_an_extension_brings_into_a_shard_that_was_to_be_shorter_are_followed(tmp_path: Path) -> None:
+    with building.start(mix_config(tmp_path, batches=7)) as run:
+        run.write(1)
+    output = str(tmp_path / "out")
+    batches, there = read(output, start_batch=7, follow=True), read(output, start_batch=1, follow=True)
+    building.build(mix_config(tmp_path, batches=12), extend=True)
+    assert listed(batches) == EXPECTED[7:]
+    assert batches.next_batch == 12
+    assert listed(there) == EXPECTED[1:]
 
 
 def test_a_run_that_nobody_goes_on_with_is_not_followed_for_ever(tmp_path: Path, hasty: None) -> None:
