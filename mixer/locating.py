@@ -18,10 +18,11 @@ from typing import Any, Literal
 from mixer import building, planning
 from mixer.ancestry import Origin, holding
 from mixer.core import commits
+from mixer.core.arguments import whole_number
 from mixer.core.commits import Slot
 from mixer.core.locating import Spot, spot_at, spot_of, times_taken
 from mixer.core.plan import Plan, shard_path
-from mixer.errors import CorruptionError, OutputError
+from mixer.errors import ConfigError, CorruptionError, OutputError
 from mixer.log import Tail
 from mixer.planning import Planned
 from mixer.shards import WriterSettings
@@ -127,10 +128,14 @@ def where(  # noqa: PLR0913 -- two questions, each by its own names
         epoch: Only the pass over the dataset with this number, from 0. Without it, all passes.
 
     Raises:
+        ConfigError: A number is no whole one, or `dataset` is no name.
         OutputError: There is no run at `output`, or the run, as it is planned, has no such batch, slot, dataset or row.
         CorruptionError: What is there is damaged.
         ValueError: Neither batch and slot nor dataset and row are given, or both.
     """
+    batch, slot, row, epoch = _whole("batch", batch), _whole("slot", slot), _whole("row", row), _whole("epoch", epoch)
+    if dataset is not None and not isinstance(dataset, str):
+        raise ConfigError(f"dataset: expected the name of a dataset of the run, found {dataset!r}")
     found = building.look(output).checked()
     run, url = found.run, found.store.url
     why: str | None = None
@@ -147,6 +152,13 @@ def where(  # noqa: PLR0913 -- two questions, each by its own names
         raise ValueError("expected either a batch and a slot, or a dataset and a row of it (and perhaps an epoch)")
     places = _located(spots, run, Origin(found.store, found.began, None), found.tail)
     return Whereabouts(output, run.run[:12], tuple(places), count, why)
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    try:
+        return None if value is None else whole_number(name, value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _spot_at(plan: Plan, batch: int, slot: int, url: str) -> Spot:

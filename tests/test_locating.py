@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from mixer import building
 from mixer.config import MixConfig, config_from
 from mixer.core import commits
-from mixer.errors import CorruptionError, NotEnoughDataError, OutputError
+from mixer.errors import ConfigError, CorruptionError, NotEnoughDataError, OutputError
 from mixer.locating import MOST, Location, in_files, where
 from mixer.sources.inventory import FileEntry, Inventory
 from mixer.storage import LocalStore
@@ -264,6 +265,34 @@ def test_half_a_question_or_two_at_once_are_refused(tmp_path: Path, asked: dict[
     building.start(config).close()
     with pytest.raises(ValueError, match="expected either a batch and a slot, or a dataset and a row"):
         where(config.output, **asked)
+
+
+@pytest.mark.parametrize("name", ["batch", "slot", "row", "epoch"])
+@pytest.mark.parametrize("value", ["3", 1.5, np.float64(1), [], True])
+def test_a_number_that_is_no_whole_one_is_named(name: str, value: Any) -> None:
+    other = {"batch": 0, "slot": 0} if name in {"batch", "slot"} else {"dataset": "web", "row": 1}
+    with pytest.raises(ConfigError) as refusal:
+        where("/no/run", **{**other, name: value})
+    assert str(refusal.value) == f"{name}: expected a whole number, found {value!r}"
+
+
+@pytest.mark.parametrize("dataset", [5, b"web", ["web"], True])
+def test_a_dataset_that_is_no_name_is_named(dataset: Any) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        where("/no/run", dataset=dataset, row=1)
+    assert str(refusal.value) == f"dataset: expected the name of a dataset of the run, found {dataset!r}"
+
+
+def test_numbers_of_numpy_are_answered_in_pythons_own(tmp_path: Path) -> None:
+    config = mix_config(tmp_path)
+    building.start(config).close()
+    found = where(config.output, batch=np.int64(3), slot=np.uint8(1))  # type: ignore[arg-type] # numbers all the same
+    assert found == where(config.output, batch=3, slot=1)
+    (place,) = found.places
+    assert type(place.batch) is type(place.slot) is int
+    row, epoch = np.int32(place.dataset_row), np.int8(place.epoch)
+    again = where(config.output, dataset=place.dataset, row=row, epoch=epoch)  # type: ignore[arg-type] # as above
+    assert again.places == (place,)
 
 
 def test_where_there_is_no_run_is_said(tmp_path: Path) -> None:
