@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mixer.core.arguments import whole_number
-
-Encode: TypeAlias = Callable[[list[str]], Iterable[Sequence[int]]]
-"""From all texts to the ids of each."""
+from mixer.core.arguments import truth_value, whole_number
 
 _LARGEST = 2**32 - 1
 _WAYS_OUT = "set encode_special_tokens = True on a tokenizer of `tokenizers`, let it add none, or take that text out"
@@ -47,8 +44,9 @@ def encode_corpus(
     end = whole_number("end_of_text", end_of_text, least=0)
     if end > _LARGEST:
         raise ValueError(f"end_of_text: expected less than 2**32, found {end}")
+    at_end = truth_value("at_end", at_end)
     texts = _texts(documents)
-    parts = [_ids(ids, number) for number, ids in enumerate(_encoder(tokenizer)(texts))]
+    parts = [_ids(ids, number) for number, ids in enumerate(_encoded(tokenizer, texts))]
     if len(parts) != len(texts):
         raise ValueError(f"tokenizer: expected ids for each of {len(texts)} documents, found {len(parts)} lists")
     if not parts:
@@ -66,7 +64,11 @@ def _texts(documents: Iterable[str]) -> list[str]:
         raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
             "documents: expected several texts, found one; put it in a list"
         )
-    texts = list(documents)
+    try:
+        several = iter(documents)
+    except TypeError:
+        raise ValueError(f"documents: expected several texts, found {type(documents).__name__}") from None
+    texts = list(several)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
@@ -75,26 +77,37 @@ def _texts(documents: Iterable[str]) -> list[str]:
     return texts
 
 
-def _encoder(tokenizer: Any) -> Encode:
+def _encoded(tokenizer: Any, texts: list[str]) -> Iterator[Sequence[int]]:
+    """Yield the ids of each text, by one call of the tokenizer."""
     # The ordinary one of tiktoken's knows no special tokens.
     if hasattr(tokenizer, "encode_ordinary_batch"):
-        encode: Encode = tokenizer.encode_ordinary_batch
-        return encode
+        return _each(tokenizer.encode_ordinary_batch(texts), texts)
     if hasattr(tokenizer, "encode_batch"):
         # The fast one gives no places in the text, which are not wanted.
         batch = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
-        return lambda texts: (encoding.ids for encoding in batch(texts, add_special_tokens=False))
+        return (encoding.ids for encoding in _each(batch(texts, add_special_tokens=False), texts))
     if callable(tokenizer):
-        call: Encode = tokenizer
-        return call
+        return _each(tokenizer(texts), texts)
     raise ValueError(
         "tokenizer: expected one of `tokenizers` or tiktoken, or a function from texts to ids, "
         f"found {type(tokenizer).__name__}"
     )
 
 
+def _each(found: Any, texts: list[str]) -> Iterator[Any]:
+    # Tried alone: what goes wrong within a tokenizer is an error of its own.
+    try:
+        return iter(found)
+    except TypeError:
+        raise ValueError(f"tokenizer: expected ids for each of {len(texts)} documents, found {found!r:.80}") from None
+
+
 def _ids(ids: Sequence[int], document: int) -> npt.NDArray[np.int64]:
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError:
+        # Lists of several lengths in it.
+        array = np.empty((0, 0))
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise ValueError(f"tokenizer: expected a list of ids for document {document}, found {ids!r:.80}")
     return array.astype(np.int64)

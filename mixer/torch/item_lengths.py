@@ -35,9 +35,18 @@ def item_lengths(data_source: Any, lengths: Any = None) -> Int64s:
     if isinstance(lengths, str):
         lengths = _column(items, lengths)
     found = checked_lengths(_as_array(lengths))
-    if isinstance(data_source, Sized) and len(data_source) != len(found):
+    if has_length(data_source) and len(data_source) != len(found):
         raise ValueError(f"lengths: expected one for each of the {len(data_source)} items, found {len(found)}")
     return found
+
+
+def has_length(value: Any) -> bool:
+    """Return whether `len` says how many parts `value` has: all tensors and arrays have the method, one number too.
+
+    >>> has_length([5]), has_length(torch.tensor(5))
+    (True, False)
+    """
+    return isinstance(value, Sized) and not (isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim == 0)
 
 
 def _items(data_source: Any) -> Any:
@@ -46,7 +55,7 @@ def _items(data_source: Any) -> Any:
 
 
 def _measured(items: Any) -> Int64s:
-    if not isinstance(items, Sized) or not hasattr(items, "__getitem__"):
+    if not has_length(items) or not hasattr(items, "__getitem__"):
         raise ValueError(
             f"data_source: expected items by number, or a dataset of such, found {type(items).__name__}; "
             "give what it holds as lengths=..."
@@ -56,17 +65,13 @@ def _measured(items: Any) -> Int64s:
 
 def _length(item: Any, number: int) -> int:
     # The length of a record or of a pair is that of no sequence: it must not be taken for one.
-    parts = isinstance(item, Mapping) or (isinstance(item, tuple) and any(_has_length(part) for part in item))
-    if parts or not _has_length(item):
+    parts = isinstance(item, Mapping) or (isinstance(item, tuple) and any(has_length(part) for part in item))
+    if parts or not has_length(item):
         raise ValueError(
             f"data_source: expected each item to be one sequence, found {type(item).__name__} as item {number}; "
             "give the lengths as lengths=..."
         )
     return len(item)
-
-
-def _has_length(value: Any) -> bool:
-    return isinstance(value, Sized) and not (isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim == 0)
 
 
 def _column(items: Any, name: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import truth_value, whole_number
+from mixer.torch.item_lengths import has_length
 from mixer.torch.seeds import rank_and_world_size
 
 _PIECE = 1 << 16
@@ -109,7 +110,7 @@ def make_dataloader(  # noqa: PLR0913 -- the options of a DataLoader that matter
         sampler=sampler,
         # Seeds the workers.
         generator=torch.Generator().manual_seed(sampler.base_seed + sampler.epoch),
-        drop_last=drop_last,
+        drop_last=truth_value("drop_last", drop_last),
         num_workers=num_workers,
         persistent_workers=persistent_workers,
         **options,
@@ -124,11 +125,9 @@ def _items(ds: Any, num_workers: int, *, persistent_workers: bool, options: dict
             f"{', '.join(sorted(taken))}: the order follows from base_seed and epoch; "
             "for another one, make a DataLoader"
         )
-    if not isinstance(ds, Sized):
-        raise ValueError(  # noqa: TRY004 -- bad arguments are one kind of error
-            f"ds: expected a dataset with a length, found {type(ds).__name__}"
-        )
+    if not has_length(ds):
+        raise ValueError(f"ds: expected a dataset with a length, found {type(ds).__name__}")
     num_workers = whole_number("num_workers", num_workers, least=0)
-    if persistent_workers and not num_workers:
+    if truth_value("persistent_workers", persistent_workers) and not num_workers:
         raise ValueError("persistent_workers: expected num_workers from 1 with it, found num_workers=0")
     return len(ds)

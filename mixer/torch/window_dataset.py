@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import truth_value, whole_number
 from mixer.core.windows import tail_start, window_count
 from mixer.torch.streams import Stream
 
@@ -83,10 +83,10 @@ class SlidingWindowDataset(Dataset[Pair]):
             padded: Whether a last short window counts, as with a `pad_id`.
 
         Raises:
-            ValueError: `ids` is negative, or another argument less than 1.
+            ValueError: `ids` is negative, another number less than 1, or `padded` neither True nor False.
         """
         whole = window_count(ids, context_length, stride)
-        return whole + (padded and tail_start(ids, context_length, stride) is not None)
+        return whole + (truth_value("padded", padded) and tail_start(ids, context_length, stride) is not None)
 
     def __len__(self) -> int:
         return self._length

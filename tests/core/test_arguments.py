@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixer.core.arguments import whole_number
+from mixer.core.arguments import MOST_PROCESSES, rank_of, truth_value, whole_number
 
 
 @given(st.integers(), st.one_of(st.none(), st.integers()))
@@ -31,3 +31,21 @@ def test_whole_numbers_of_other_libraries_become_pythons_own(value: object) -> N
 def test_anything_else_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"^size: expected a whole number, found "):
         whole_number("size", value)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(True, True), (False, False), (np.True_, True), (np.False_, False)])
+def test_truth_values_become_pythons_own(value: object, expected: bool) -> None:
+    assert truth_value("padded", value) is expected
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, "x", [], np.array([True])], ids=repr)
+def test_anything_else_is_no_truth_value(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^padded: expected True or False, found "):
+        truth_value("padded", value)
+
+
+def test_processes_are_fewer_than_products_with_them_hold() -> None:
+    assert rank_of(7, MOST_PROCESSES) == (7, 2**31 - 1)
+    for processes in (2**31, 2**63, 2**70):
+        with pytest.raises(ValueError, match=f"^world_size: expected at most 2147483647, found {processes}$"):
+            rank_of(0, processes)

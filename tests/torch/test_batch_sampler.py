@@ -339,6 +339,7 @@ def test_ranks_are_those_of_the_process_group() -> None:
         ({"rank": 2, "world_size": 2}, "rank: expected less than world_size=2, found 2"),
         ({"rank": -1, "world_size": 2}, "rank: expected a whole number from 0, found -1"),
         ({"rank": 0, "world_size": 0}, "world_size: expected a whole number from 1, found 0"),
+        ({"rank": 0, "world_size": 2**70}, "world_size: expected at most 2147483647, found 1180591620717411303424"),
     ],
 )
 def test_a_bad_argument_is_named(bad: dict[str, Any], message: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,28 @@ def test_a_stream_goes_straight_into_windows() -> None:
     ("bad", "message"),
     [
         ({"documents": "abc"}, "documents: expected several texts, found one; put it in a list"),
+        ({"documents": 5}, "documents: expected several texts, found int"),
+        ({"documents": None}, "documents: expected several texts, found NoneType"),
+        ({"documents": b"ab"}, "documents: expected texts, found int as document 0"),
         ({"documents": ["a", 5]}, "documents: expected texts, found int as document 1"),
         ({"end_of_text": -1}, "end_of_text: expected a whole number from 0, found -1"),
         ({"end_of_text": "<end>"}, "end_of_text: expected a whole number from 0, found '<end>'"),
         ({"end_of_text": 2**32}, r"end_of_text: expected less than 2\*\*32, found 4294967296"),
         ({"tokenizer": 5}, "tokenizer: expected one of `tokenizers` or tiktoken, or a function .*, found int"),
         ({"tokenizer": lambda texts: [[1]]}, "tokenizer: expected ids for each of 2 documents, found 1 lists"),
+        ({"tokenizer": lambda texts: None}, "tokenizer: expected ids for each of 2 documents, found None"),
+        ({"tokenizer": lambda texts: 5}, "tokenizer: expected ids for each of 2 documents, found 5"),
+        ({"tokenizer": lambda texts: [None, [1]]}, "tokenizer: expected a list of ids for document 0, found None"),
+        ({"tokenizer": lambda texts: [[1], [[1], [1, 2]]]}, "tokenizer: expected a list of ids for document 1, .*"),
+        (
+            {"tokenizer": SimpleNamespace(encode_ordinary_batch=lambda texts: None)},
+            "tokenizer: expected ids for each of 2 documents, found None",
+        ),
+        (
+            {"tokenizer": SimpleNamespace(encode_batch=lambda texts, add_special_tokens: 5)},
+            "tokenizer: expected ids for each of 2 documents, found 5",
+        ),
+        ({"at_end": None}, "at_end: expected True or False, found None"),
         ({"tokenizer": lambda texts: ["ab", "c"]}, "tokenizer: expected a list of ids for document 0, found 'ab'"),
         ({"tokenizer": lambda texts: [[1], [0.5]]}, r"tokenizer: expected a list of ids for document 1, found \[0.5\]"),
         ({"tokenizer": lambda texts: [[1], [3, -1]]}, "documents: document 1 holds an id that does not fit 32 bits"),

@@ -19,7 +19,7 @@ LENGTHS = [3, 1, 0, 2, 3]
 class Source:
     """Items by number, in a `dataset` beside it."""
 
-    def __init__(self, dataset: list[Any]) -> None:
+    def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
     def __len__(self) -> int:
@@ -107,6 +107,9 @@ def test_a_column_may_be_named(name: str, inside: bool) -> None:
         (Source(ROWS), [1, 2], "lengths: expected one for each of the 5 items, found 2"),
         (None, None, "data_source: expected items by number, .* found NoneType; give what it holds as lengths=..."),
         (5, None, "data_source: expected items by number, .* found int; give what it holds as lengths=..."),
+        (torch.tensor(1.5), None, "data_source: expected items by number, .* found Tensor; give what it holds as .*"),
+        (np.array(1.5), None, "data_source: expected items by number, .* found ndarray; give what it holds as .*"),
+        (Source(torch.tensor(1.5)), None, "data_source: expected items by number, .* found Tensor; give what .*"),
         ([{"ids": [1]}], None, "data_source: expected each item to be one sequence, found dict as item 0; .*"),
         ([[1], ([1], 2)], None, "data_source: expected each item to be one sequence, found tuple as item 1; .*"),
         (

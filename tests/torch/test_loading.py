@@ -98,6 +98,10 @@ def test_many_items_come_in_the_order_that_is_made_at_once() -> None:
     ("bad", "message"),
     [
         ({"ds": iter([])}, "ds: expected a dataset with a length, found list_iterator"),
+        ({"ds": torch.tensor(1.5)}, "ds: expected a dataset with a length, found Tensor"),
+        ({"drop_last": "no"}, "drop_last: expected True or False, found 'no'"),
+        ({"persistent_workers": []}, r"persistent_workers: expected True or False, found \[\]"),
+        ({"rank": 0, "world_size": 2**70}, "world_size: expected at most 2147483647, found 1180591620717411303424"),
         ({"batch_size": 0}, "batch_size: expected a whole number from 1, found 0"),
         ({"base_seed": -1}, "base_seed: expected a whole number from 0, found -1"),
         ({"base_seed": 2**63}, r"base_seed \+ epoch: expected less than 2\*\*63, found 9223372036854775808"),

@@ -256,3 +256,10 @@ def test_an_id_that_is_too_large_for_a_tensor_is_named_when_it_is_met() -> None:
 def test_a_count_of_something_bad_is_refused(bad: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=r": expected a whole number from "):
         SlidingWindowDataset.count(*bad)
+
+
+@pytest.mark.parametrize("padded", [None, [], "x", 1])
+def test_a_count_that_is_neither_padded_nor_not_is_refused(padded: Any) -> None:
+    for ids in (10, 9):
+        with pytest.raises(ValueError, match=r"^padded: expected True or False, found "):
+            SlidingWindowDataset.count(ids, 4, 4, padded=padded)
