@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,11 @@ def taken(batches: Any) -> list[tuple[int, list[int], list[str]]]:
     return [(int(batch["_batch"][0]), batch["n"].tolist(), batch["text"]) for batch in batches]
 
 
+def take(environment: dict[str, str], _: int) -> None:
+    """Give a worker the environment of the test: a fork server may have started before the S3 server had."""
+    os.environ.update(environment)
+
+
 @pytest.mark.s3
 @pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
 def test_workers_of_every_kind_read_on_disk_and_on_s3(finished: Path, s3_url: str, context: str) -> None:
@@ -40,7 +47,10 @@ def test_workers_of_every_kind_read_on_disk_and_on_s3(finished: Path, s3_url: st
     # This process has the store open, and its threads at work, before a worker is forked.
     assert taken(MixedBatches(s3_url, columns=COLUMNS)) == expected
     both = [MixedBatches(str(finished), columns=COLUMNS), MixedBatches(s3_url, columns=COLUMNS)]
-    plain = DataLoader(ChainDataset(both), batch_size=None, num_workers=2, multiprocessing_context=context)
+    begin = partial(take, dict(os.environ))
+    plain = DataLoader(
+        ChainDataset(both), batch_size=None, num_workers=2, multiprocessing_context=context, worker_init_fn=begin
+    )
     assert taken(plain) == expected * 2
     if context == "fork":
         loader = both[1].loader(num_workers=2, multiprocessing_context=context)
