@@ -11,9 +11,8 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from mixer.formats.base import Problem
+from mixer.formats.options import MAX_DEPTH
 
-MAX_DEPTH = 64
-"""How deep lists and objects may lie in each other."""
 MAX_EXACT = 2**53
 """A double holds every integer up to this."""
 _MAX_UINT64 = 2**64 - 1
@@ -21,6 +20,7 @@ _MIN_INT64 = -(2**63)
 _MOST_DIGITS = 20
 _SHOWN = 60
 _BLANK = b" \t\r\n"
+_TOO_DEEP = f"expected JSON of at most {MAX_DEPTH} levels, where an object counts as one and a list as two, found more"
 
 
 class BadLineError(Exception):
@@ -59,13 +59,13 @@ def parse(line: bytes) -> dict[str, Any]:
             raise BadLineError("trailing", f"expected one JSON object, found more after it: {after!r}") from None
         raise BadLineError("broken", f"expected JSON, found something else: {error}") from None
     except RecursionError:
-        raise BadLineError("depth", f"expected JSON of at most {MAX_DEPTH} levels, found more") from None
+        raise BadLineError("depth", _TOO_DEEP) from None
     if not isinstance(value, dict):
         raise BadLineError("not_an_object", f"expected a JSON object, found {_shown(value)}")
     if "\\u" in text and _has_lone_surrogate(value):
         raise BadLineError("surrogate", "expected characters, found half of one (a lone surrogate such as \\ud83d)")
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise BadLineError("depth", f"expected JSON of at most {MAX_DEPTH} levels, found more")
+    if 2 * text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(value):
+        raise BadLineError("depth", _TOO_DEEP)
     return value
 
 
@@ -186,13 +186,17 @@ def _texts(value: Any) -> Iterator[str]:
             waiting += value
 
 
-def _depth(value: Any) -> int:
-    """Return how deep a value is, without recursion."""
-    depth, level = 0, [value]
-    while level := [inner for inner in level if isinstance(inner, dict | list)]:
-        depth += 1
-        level = [below for inner in level for below in (inner.values() if isinstance(inner, dict) else inner)]
-    return depth
+def _is_too_deep(value: Any) -> bool:
+    """Return whether a value has more levels than `MAX_DEPTH`, without recursion."""
+    waiting = [(value, 0)]
+    while waiting:
+        value, above = waiting.pop()
+        depth = above + (1 if isinstance(value, dict) else 2)
+        if depth > MAX_DEPTH:
+            return True
+        inner = value.values() if isinstance(value, dict) else value
+        waiting += [(below, depth) for below in inner if isinstance(below, dict | list)]
+    return False
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,11 +18,10 @@ from mixer.errors import ChangedError, InputError, SchemaError
 from mixer.formats import json_types, lines
 from mixer.formats.base import Policy
 from mixer.formats.json_fast import fast_table
-from mixer.formats.json_lines import MAX_DEPTH
 from mixer.formats.json_types import Learner
 from mixer.formats.jsonl import RowMaker
 from mixer.formats.lines import Block
-from mixer.formats.options import RowsOptions
+from mixer.formats.options import MAX_DEPTH, RowsOptions
 from mixer.storage.inputs import InputFile
 from tests.formats.making import json_lines, read, written
 from tests.profiles import sized
@@ -67,7 +67,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a list": (b"[1]", "not_an_object"),
     "a text": (b'"x"', "not_an_object"),
     "null": (b"null", "not_an_object"),
-    "too deep": (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", "depth"),
+    "lists too deep": (b'{"a":' + b"[" * (MAX_DEPTH // 2) + b"]" * (MAX_DEPTH // 2) + b"}", "depth"),
+    "objects too deep": (b'{"a":' * MAX_DEPTH + b"{}" + b"}" * MAX_DEPTH, "depth"),
+    "lists and objects too deep": (b'{"a":[' * 21 + b'{"a":{}}' + b"]}" * 21, "depth"),
+    "very deep": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "depth"),
     "deeper than any stack": (b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}", "depth"),
 }
 
@@ -171,6 +174,22 @@ def test_values_of_two_kinds_are_told_by_the_files_that_hold_them(tmp_path: Path
     ]
     with pytest.raises(SchemaError, match=r"an integer in .*a\.jsonl line 1 and a list in .*b\.jsonl line 10"):
         read(paths)
+
+
+@pytest.mark.parametrize(
+    ("objects", "lists"), [(MAX_DEPTH, 0), (MAX_DEPTH - 1, 0), (2, MAX_DEPTH // 2 - 1), (1, MAX_DEPTH // 2 - 1)]
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_the_deepest_rows_that_are_taken_can_be_read_from_parquet_again(
+    tmp_path: Path, objects: int, lists: int, name: str
+) -> None:
+    row = b'{"a":' * objects + b"[" * lists + b'"x"' + b"]" * lists + b"}" * objects
+    # The first row is learnt from, the others go the fast way.
+    data = b"\n".join([row] * 9) if name == "a.jsonl" else b"[" + b",".join([row] * 9) + b"]"
+    found = read(written(tmp_path, name, data))
+    assert found.rows == [json.loads(row)] * 9
+    pq.write_table(pa.Table.from_pylist(found.rows, found.schema), tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == found.rows
 
 
 def test_a_last_line_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
