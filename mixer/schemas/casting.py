@@ -109,27 +109,30 @@ def cast_column(name: str, column: pa.ChunkedArray, target: pa.DataType, first_r
         try:
             chunks.append(_cast(chunk, target))
         except CastError as error:
-            row = first_row + _first_bad(chunk, target)
+            place, why = _first_bad(chunk, target, error)
             raise SchemaError(
-                f"column {name!r}, row {row}: a value of type {column.type} cannot be cast to {target} ({error}); "
-                f"repair the data, or choose another `cast`"
-            ) from error
+                f"column {name!r}, row {first_row + place}: a value of type {column.type} cannot be cast to {target} "
+                f"({why}); repair the data, or choose another `cast`"
+            ) from why
         first_row += len(chunk)
     return pa.chunked_array(chunks, type=target)
 
 
-def _first_bad(array: pa.Array, target: pa.DataType) -> int:
-    """Return the first row of `array` that cannot be cast; some cannot."""
+def _first_bad(array: pa.Array, target: pa.DataType, why: CastError) -> tuple[int, CastError]:
+    """Return the first row of `array` that cannot be cast, and why not it; of all rows together that is `why`.
+
+    Arrow may tell of any value of those that it has found.
+    """
     good, bad = 0, len(array)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
             _cast(array.slice(good, middle - good), target)
-        except CastError:
-            bad = middle
+        except CastError as error:
+            bad, why = middle, error
         else:
             good = middle
-    return good
+    return good, why
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -157,6 +157,25 @@ def test_a_value_without_a_counterpart_is_refused_with_its_row(
 
 
 @pytest.mark.parametrize(
+    ("values", "target", "row", "quoted"),
+    [
+        (["1", "3", "5", "2024-02-30"], US, 0, "'1'"),
+        (["2024-01-01", "x", "2024-01-02", "y", "z"], US, 1, "'x'"),
+        (["1", "2", "3", "x", "y"], pa.int8(), 3, "'x'"),
+        (["1", "x"], pa.int8(), 1, "'x'"),
+        (["x", "y"], pa.int8(), 0, "'x'"),
+        ([["1"], ["2", "x"], ["y"]], pa.list_(pa.field("element", US)), 0, "'1'"),
+    ],
+)
+def test_the_value_that_an_error_quotes_is_that_of_the_row_that_it_names(
+    values: list[Any], target: pa.DataType, row: int, quoted: str
+) -> None:
+    stored = pa.list_(pa.string()) if isinstance(values[0], list) else pa.string()
+    with pytest.raises(SchemaError, match=rf"column 'x', row {row + 7}: .*{quoted}"):
+        cast_column("x", pa.chunked_array([pa.array(values, stored)]), target, 7)
+
+
+@pytest.mark.parametrize(
     ("stored", "target", "why"),
     [
         (pa.map_(pa.string(), pa.int8()), pa.string(), "is never cast to anything"),
