@@ -15,6 +15,7 @@ from mixer.storage.urls import split_protocol
 
 _STATE = "state.json"
 _SPLITS = "dataset_dict.json"
+_BESIDE = {_STATE, _SPLITS, "dataset_info.json"}
 _MAX_STATE_BYTES = 64 << 20
 
 
@@ -42,7 +43,10 @@ def find_rows(path: str | Sequence[str], asked: str | None = None) -> tuple[str,
     except InputError:
         listing = find_inputs(path, ALL_SUFFIXES)
     names = [file.url for file in listing.files]
-    if any(name.lower().endswith(suffixes_of("huggingface")) for name in names) and any(map(_is_saved, entries)):
+    # A saved dataset without rows has no Arrow file, but what is written beside them.
+    has_arrow = any(name.lower().endswith(suffixes_of("huggingface")) for name in names)
+    only_beside = {name.rpartition("/")[2] for name in names} <= _BESIDE
+    if (has_arrow or only_beside) and any(map(_is_saved, entries)):
         return "huggingface", _find_saved(entries)
     return format_of(names), listing
 

@@ -29,6 +29,9 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xf
 _SKIPPABLE_ZSTD = tuple(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16))
 _OTHER_MAGIC = {b"PAR1": "Parquet", b"PK\x03\x04": "a zip archive", b"\x89HDF": "HDF5"}
 _LONGEST_MAGIC = 6
+_WINDOW_TOO_LARGE = "requires too much memory"
+"""What libzstd says of a frame whose window is larger than it reads unasked, 2**27 bytes; its error has no other form
+in pyarrow."""
 
 
 class ByteSource(Protocol):
@@ -74,6 +77,12 @@ class Stream(Closable):
             except (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as error:
                 if isinstance(error, InputError) or self.compression is None:
                     raise
+                if self.compression == "zstd" and _WINDOW_TOO_LARGE in str(error):
+                    raise InputError(
+                        f"input file {self.file.url}: expected zstd with a window of at most 128 MiB, found a larger "
+                        f"one, which takes as much memory to read; compress it again without `--long` beyond 27: "
+                        f"`zstd -dc --long=31 {self.file.url.rpartition('/')[2]} | zstd -o NEW.zst`"
+                    ) from error
                 raise InputError(
                     f"input file {self.file.url}: damaged or cut short after {self.position} decompressed bytes "
                     f"({self.compression}: {error}); what is before that is not trusted either: restore the file"

@@ -12,7 +12,7 @@ from mixer.errors import InputError
 from mixer.formats.finding import find_rows
 from mixer.formats.kinds import ROW_FORMATS, compression_of, format_of, suffixes_of
 from mixer.storage.inputs import find_inputs
-from tests.formats.making import read
+from tests.formats.making import read, written
 
 ROWS = [{"n": n, "t": "x" * (n % 9), "l": [n, None], "o": {"k": None if n % 2 else "v"}} for n in range(300)]
 
@@ -96,6 +96,18 @@ def test_a_shuffled_dataset_that_was_saved_is_in_its_own_order(tmp_path: Path) -
     dataset = Dataset.from_list(ROWS).shuffle(seed=1).select(range(50))
     dataset.save_to_disk(tmp_path / "saved")
     assert read(str(tmp_path / "saved")).rows == dataset.to_list()
+
+
+def test_a_saved_dataset_without_rows_is_called_empty(tmp_path: Path) -> None:
+    Dataset.from_dict({"t": []}).save_to_disk(tmp_path / "saved")
+    for asked in (None, "huggingface"):
+        with pytest.raises(InputError, match=r"saved/state\.json: expected data files, found none; .* empty"):
+            find_rows(str(tmp_path / "saved"), asked)
+
+
+def test_json_that_is_called_as_what_stands_beside_saved_rows_is_json(tmp_path: Path) -> None:
+    path = written(tmp_path, "dataset_info.json", b'[{"a": 1}]')
+    assert read(str(tmp_path)).rows == read(path).rows == [{"a": 1}]
 
 
 def test_the_order_of_files_is_that_of_the_state_and_not_of_their_names(tmp_path: Path) -> None:

@@ -112,6 +112,20 @@ def test_a_zstd_file_may_begin_with_a_frame_to_skip(tmp_path: Path) -> None:
     assert read(str(path)).rows == [{"a": 1}]
 
 
+@pytest.mark.parametrize("log_bytes", [27, 28, 31])
+def test_a_zstd_window_that_takes_much_memory_is_not_called_damage(tmp_path: Path, log_bytes: int) -> None:
+    # One raw block in a frame that says nothing but its window (RFC 8878, 3.1.1.1.2); `--long=28` writes such ones.
+    line = b'{"a":1}\n'
+    block = (1 | len(line) << 3).to_bytes(3, "little") + line
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd\0" + bytes([log_bytes - 10 << 3]) + block)
+    if log_bytes == 27:
+        assert read(str(path)).rows == [{"a": 1}]
+        return
+    with pytest.raises(InputError, match=r"a\.jsonl\.zst: expected zstd with a window of at most 128 MiB.*--long"):
+        read(str(path))
+
+
 def test_what_python_has_compressed_is_read_as_well(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(DATA, mtime=0))
     (tmp_path / "a.xz").write_bytes(lzma.compress(DATA, check=lzma.CHECK_SHA256))
