@@ -1,7 +1,7 @@
 """Serve the flow `premix` on a schedule: ``python -m flows.serve mix.yaml --cron "0 3 * * *"``.
 
 One process on one machine: it makes the deployment, waits for its flow runs, and carries each out in a process of its
-own, which is told the path of the config and reads it when it starts.
+own, which is told where the config is and reads it when it starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def serve(config: str, *, name: str, cron: str, timezone: str) -> None:
     """Make the deployment, and carry its flow runs out until the process is told to end.
 
     Args:
-        config: Path of a config, which is checked now and read again by each flow run.
+        config: Path or URL of a config, which is checked now and read again by each flow run.
         name: Name of the deployment.
         cron: When to run.
         timezone: Where `cron` is meant, and where the dates in outputs are from.
@@ -32,7 +32,8 @@ def serve(config: str, *, name: str, cron: str, timezone: str) -> None:
     os.environ.setdefault(HEARTBEAT, HEARTBEAT_SECONDS)
     from flows.serving import serve_premix  # noqa: PLC0415 -- Prefect reads the environment when it is imported
 
-    serve_premix(str(Path(config).absolute()), name=name, cron=cron, timezone=timezone)
+    where = config if "://" in config else str(Path(config).absolute())
+    serve_premix(where, name=name, cron=cron, timezone=timezone)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m flows.serve", description="Serve the Prefect flow premix on a schedule, until it is stopped."
     )
-    parser.add_argument("config", help="the mix: a YAML file, read anew by each flow run")
+    parser.add_argument("config", help="the mix: path or URL of a YAML file, read anew by each flow run")
     parser.add_argument("--name", default="nightly", help="of the deployment (default: %(default)s)")
     parser.add_argument("--cron", default="0 3 * * *", help="when to run (default: %(default)r)")
     parser.add_argument(

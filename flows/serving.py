@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from flows.premix import premix
 from flows.settings import is_embedded
-from mixer.config import load_config
+from flows.settling import read_config
 from mixer.errors import ConfigError, MixerError
 
 TAGS = ["mixer"]
@@ -47,7 +47,7 @@ def deployment_of(config: str, *, name: str, cron: str, timezone: str) -> Runner
 
 def serve_premix(config: str, *, name: str, cron: str, timezone: str) -> None:
     """Do as `flows.serve.serve` says."""
-    load_config(config)
+    read_config(config)
     if is_embedded():
         raise ConfigError("PREFECT_API_URL: not set; start a server with `prefect server start`, and set it to its API")
     # Not paused when this ends: what falls due meanwhile is made up for by the next one.

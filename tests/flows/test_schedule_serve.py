@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import prefect
 import prefect.settings
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import temporary_settings
 
 from flows import serve
@@ -47,14 +49,17 @@ def ended(api: SyncPrefectClient) -> list[FlowRun]:
     return [run for run in found if run.state is not None and run.state.is_final()]
 
 
-def kill_in_the_middle(output: Path, *, of: int) -> None:
-    """Kill the flow run that writes to `output` when it has written a few shards."""
+def kill_in_the_middle(output: Path, *, of: int) -> list[bytes]:
+    """Kill the flow run that writes to `output` when it has written a few shards; return what its environment was."""
     deadline_s = time.monotonic() + nightly.WAIT_S
     while not output.joinpath("data", "shard-00000003.parquet").exists() and time.monotonic() < deadline_s:
         time.sleep(0.005)
     for process in nightly.descendants(of):
         if b"prefect.engine" in Path(f"/proc/{process}/cmdline").read_bytes():
+            environment = Path(f"/proc/{process}/environ").read_bytes()
             os.kill(process, signal.SIGKILL)
+            return environment.split(b"\0")
+    raise AssertionError("the flow run was not there")
 
 
 def test_a_served_mix_is_made_on_time_and_gone_on_with_after_a_kill(
@@ -64,7 +69,9 @@ def test_a_served_mix_is_made_on_time_and_gone_on_with_after_a_kill(
     (tmp_path / "mix.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     arguments = ("flows.serve", "mix.yaml", "--name", "served", "--cron", CRON, "--timezone", "Europe/Berlin")
     with nightly.running(tmp_path, prefect_server.environment(), *arguments) as serving:
-        kill_in_the_middle(tmp_path / "served", of=serving.pid)
+        environment = kill_in_the_middle(tmp_path / "served", of=serving.pid)
+        # It counts as dead after 90 s without a sign of life, and Prefect's own gives one every 180 s.
+        assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment
         runs = eventually(lambda: ended(api), lambda found: len(found) >= 2, wait_s=nightly.WAIT_S)
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(nightly.WAIT_S) == 0, (tmp_path / "log").read_text()[-3000:]
@@ -101,6 +108,19 @@ def test_a_server_that_is_away_is_told_in_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_each_flow_run_is_told_where_the_config_is(
+    tmp_path: Path, api: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[RunnerDeployment] = []
+    monkeypatch.setattr(prefect, "serve", lambda deployment, **_: served.append(deployment))
+    monkeypatch.setenv(serve.HEARTBEAT, serve.HEARTBEAT_SECONDS)
+    (tmp_path / "mix.yaml").write_text(yaml.safe_dump(config_values(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    url = (tmp_path / "mix.yaml").as_uri()
+    assert (serve.main(["mix.yaml"]), serve.main([url])) == (0, 0)
+    assert [each.parameters for each in served] == [{"config": str(tmp_path / "mix.yaml")}, {"config": url}]
+
+
 def test_what_cannot_be_served_is_refused_before_anything_is_deployed(
     tmp_path: Path, api: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +132,10 @@ def test_what_cannot_be_served_is_refused_before_anything_is_deployed(
     assert serve.main(["bad.yaml"]) == 2
     said = f"{tmp_path}/bad.yaml:1: batch_size: expected a positive whole number, found 0\n"
     assert capsys.readouterr().err == said
+    assert serve.main([(tmp_path / "bad.yaml").as_uri()]) == 2
+    assert capsys.readouterr().err == f"file://{said}"
+    assert serve.main([(tmp_path / "away.yaml").as_uri()]) == 2
+    assert capsys.readouterr().err == f"file://{tmp_path}/away.yaml: no such file\n"
     for wrong in (["--cron", "every night"], ["--timezone", "Europe/Atlantis"]):
         assert serve.main(["good.yaml", *wrong]) == 2
         assert capsys.readouterr().err.startswith("--cron '")
