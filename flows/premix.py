@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 from uuid import UUID
 
 from flows.settings import apply_defaults
@@ -21,11 +21,9 @@ apply_defaults()
 # Prefect reads its settings when it is imported, hence the order.
 from prefect import flow, get_run_logger, task  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
-from prefect.client.orchestration import SyncPrefectClient  # noqa: E402
-from prefect.client.schemas.objects import FlowRun, State  # noqa: E402
+from prefect.client.schemas.objects import State  # noqa: E402
 from prefect.runtime import task_run  # noqa: E402
 from prefect.states import Cancelled  # noqa: E402
-from pydantic import Field  # noqa: E402
 
 from flows.artifacts import Ending, RunView, report_text, shown_bytes  # noqa: E402
 from flows.caller import Caller, current_caller  # noqa: E402
@@ -33,7 +31,7 @@ from flows.prepare import prepared_first  # noqa: E402
 from flows.reporter import Reporter  # noqa: E402
 from flows.running import called, entered, is_worth_a_retry, run_here  # noqa: E402
 from flows.segments import next_segment  # noqa: E402
-from flows.settling import settle  # noqa: E402
+from flows.settling import GivenDate, GivenMixOrPlace, settle  # noqa: E402
 from mixer import building  # noqa: E402
 from mixer.building import OnCommit, OnPart, OpenRun, RunSummary, ShouldStop  # noqa: E402
 from mixer.config import MixConfig  # noqa: E402
@@ -153,11 +151,11 @@ def finish_run(owner: str) -> RunSummary:
 
 @flow(name="premix", persist_result=False, log_prints=False)
 def premix(
-    config: MixConfig | Annotated[str, Field(title="path or URL")],
+    config: GivenMixOrPlace,
     allow_repack: bool = False,  # noqa: FBT001, FBT002 -- a field of a form
     accept_unsafe_store: bool = False,  # noqa: FBT001, FBT002 -- the same
     extend: bool = False,  # noqa: FBT001, FBT002 -- the same
-    date: dt.date | None = None,
+    date: GivenDate | None = None,
 ) -> RunSummary | State[Any]:
     """Mix datasets into committed shards: start the run that `config` describes, or continue it.
 
@@ -179,7 +177,7 @@ premix.fn.__annotations__ = get_type_hints(premix.fn, include_extras=True)
 
 
 def _premix(
-    config: MixConfig | str,
+    config: object,
     date: dt.date | None,
     *,
     extend: bool,
@@ -193,7 +191,7 @@ def _premix(
         # Prefect has just installed a handler of SIGTERM; one who stops runs by signals gets to know of it here.
         caller.should_stop()
     try:
-        flow_run, client = _flow_run(caller)
+        flow_run, client = entered(caller, without="mixer.build")
         mix = settle(config, date, flow_run, client)
         summary = caller.summary = _carry_out(
             mix, flow_run.id, caller, extend=extend, allow_repack=allow_repack, accept_unsafe_store=accept_unsafe_store
@@ -210,14 +208,6 @@ def _premix(
         message=f"Stopped when asked to, with {summary.committed} of {summary.shards} shards committed; "
         f"run it again to go on."
     )
-
-
-def _flow_run(caller: Caller) -> tuple[FlowRun, SyncPrefectClient]:
-    """Return the flow run that this is, and the client of its server."""
-    flow_run, client = entered(caller, without="mixer.build")
-    if not isinstance(client, SyncPrefectClient):
-        raise TypeError(f"expected the client of a flow that is not async, found {type(client).__name__}")
-    return flow_run, client
 
 
 def _carry_out(  # noqa: PLR0913 -- each is one independent choice

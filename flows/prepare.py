@@ -22,6 +22,7 @@ from prefect.states import Cancelled  # noqa: E402
 from flows.artifacts import shown_bytes  # noqa: E402
 from flows.caller import Caller, current_caller  # noqa: E402
 from flows.running import called, entered, is_worth_a_retry, run_here  # noqa: E402
+from flows.settling import GivenMix, mix_of  # noqa: E402
 from mixer import building  # noqa: E402
 from mixer.building import OnPart, ShouldStop  # noqa: E402
 from mixer.config import MixConfig  # noqa: E402
@@ -71,8 +72,8 @@ def prepared_first(config: MixConfig, caller: Caller) -> None:
         called(prepare_inputs, caller)(config)
 
 
-@flow(name="prepare", flow_run_name="prepare {config.output}", persist_result=False, log_prints=False)
-def prepare(config: MixConfig) -> Preparation | State[Any]:
+@flow(name="prepare", persist_result=False, log_prints=False)
+def prepare(config: GivenMix) -> Preparation | State[Any]:
     """Prepare the inputs of `config` that cannot be read from anywhere: copies in Parquet, made once.
 
     Args:
@@ -83,19 +84,21 @@ def prepare(config: MixConfig) -> Preparation | State[Any]:
 
 
 # As types and not as their names: a pickled function has no module around it in which these could be looked up.
-prepare.fn.__annotations__ = get_type_hints(prepare.fn)
+prepare.fn.__annotations__ = get_type_hints(prepare.fn, include_extras=True)
 
 
-def _prepare(config: MixConfig) -> Preparation | State[Any]:
+def _prepare(config: object) -> Preparation | State[Any]:
     """Carry the flow run out, for whoever called it."""
     caller = current_caller.get() or Caller()
     caller.prepared = caller.error = None
-    entered(caller, without="mixer.prepare")
+    flow_run, client = entered(caller, without="mixer.prepare")
+    mix = mix_of(config)
+    client.update_flow_run(flow_run.id, name=f"prepare {mix.output}")
     if caller.should_stop is not None:
         # Prefect has just installed a handler of SIGTERM; one who stops flows by signals gets to know of it here.
         caller.should_stop()
     try:
-        caller.prepared = called(prepare_inputs, caller)(config)
+        caller.prepared = called(prepare_inputs, caller)(mix)
     except StoppedError as error:
         caller.error = error
         return Cancelled(message=str(error))

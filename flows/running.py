@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from prefect.client.orchestration import PrefectClient, SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
 from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
@@ -45,7 +45,7 @@ def called(chosen: Task[P, R], caller: Caller) -> Task[P, R]:
     return chosen.with_options(retries=len(delays), retry_delay_seconds=delays)
 
 
-def entered(caller: Caller, *, without: str) -> tuple[FlowRun, PrefectClient | SyncPrefectClient]:
+def entered(caller: Caller, *, without: str) -> tuple[FlowRun, SyncPrefectClient]:
     """Return the flow run that this is, of which `caller` gets to know, and the client of its server.
 
     Args:
@@ -55,6 +55,8 @@ def entered(caller: Caller, *, without: str) -> tuple[FlowRun, PrefectClient | S
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         raise RuntimeError(f"expected to be called by a flow run, and found none; to do without one, use {without}")
+    if not isinstance(context.client, SyncPrefectClient):
+        raise TypeError(f"expected the client of a flow that is not async, found {type(context.client).__name__}")
     refuse_process_pool(context.task_runner)
     caller.flow_run_id = context.flow_run.id
     return context.flow_run, context.client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,12 @@ def asked(api: SyncPrefectClient, deployment: UUID, **parameters: Any) -> FlowRu
     )
 
 
+def asked_for(api: SyncPrefectClient, deployment: UUID) -> list[FlowRun]:
+    """Return the flow runs of a deployment that its schedule did not make."""
+    ours = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=[deployment]))
+    return [run for run in api.read_flow_runs(flow_run_filter=ours) if not run.auto_scheduled]
+
+
 def carried_out(api: SyncPrefectClient, run: FlowRun, *, retries: int = 0) -> FlowRun:
     """Carry a flow run out as a process of a worker does; return what the server says of it then."""
     flow = premix.with_options(retries=retries, retry_delay_seconds=0)
@@ -80,8 +87,36 @@ def test_a_wrong_config_is_refused_before_a_flow_run_exists(
             asked(api, deployment, config={**config_values(tmp_path), **changes})
         assert f"Validation failed for field '{field}'" in refused.value.response.text
         assert reason in refused.value.response.text
-    ours = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=[deployment]))
-    assert [run for run in api.read_flow_runs(flow_run_filter=ours) if not run.auto_scheduled] == []
+    assert asked_for(api, deployment) == []
+
+
+def test_a_wrong_date_is_refused_before_a_flow_run_exists(api: SyncPrefectClient, deployment: UUID) -> None:
+    for wrong in ("yesterday", "2026-13-45", "2026-11-31", "2026-11-30T00:00:00", "", 20261130):
+        with pytest.raises(PrefectHTTPStatusError) as refused:
+            asked(api, deployment, date=wrong)
+        assert "Validation failed for field 'date'" in refused.value.response.text
+    assert asked_for(api, deployment) == []
+    for right in ("2024-02-29", None):
+        assert asked(api, deployment, date=right).parameters["date"] == right
+
+
+def test_the_server_takes_the_days_of_a_leap_year_and_no_others() -> None:
+    numbers = [f"{number:02}" for number in range(100)]
+    taken = [f"2028-{m}-{d}" for m in numbers for d in numbers if re.search(settling.DATE_PATTERN, f"2028-{m}-{d}")]
+    assert taken == [(dt.date(2028, 1, 1) + dt.timedelta(days)).isoformat() for days in range(366)]
+
+
+def test_what_the_server_takes_and_mixer_does_not_is_told_in_its_words(
+    api: SyncPrefectClient, deployment: UUID, tmp_path: Path
+) -> None:
+    # To JSON Schema these are whole numbers.
+    wrong = {**config_values(tmp_path), "batch_size": 16.0, "seed": 1.0}
+    failed = carried_out(api, asked(api, deployment, config=wrong))
+    assert failed.state is not None
+    assert failed.state.message == (
+        "Flow run encountered an exception: ConfigError: batch_size: expected a positive whole number, found 16.0\n"
+        "seed: expected a whole number from 0, found 1.0"
+    )
 
 
 def test_the_server_knows_every_field_its_default_its_bounds_and_what_it_is(

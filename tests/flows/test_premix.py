@@ -14,6 +14,7 @@ from prefect.client.orchestration import SyncPrefectClient
 
 from flows.artifacts import artifact_key
 from flows.premix import premix, run
+from flows.settling import mix_of
 from mixer import building
 from mixer.building import RunSummary
 from mixer.config import MixConfig
@@ -204,7 +205,7 @@ def test_a_flow_that_is_asked_to_stop_is_cancelled_and_can_be_continued(
 
 def test_a_config_is_the_same_after_its_way_through_the_server(config: MixConfig) -> None:
     sent = json.loads(json.dumps({"config": config.model_dump(mode="json")}))
-    received = premix.validate_parameters(sent)["config"]
+    received = mix_of(premix.validate_parameters(sent)["config"])
     assert received == config
     assert list(received.datasets) == list(config.datasets)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
@@ -56,6 +57,22 @@ def test_a_flow_prepares_what_the_bare_engine_does(config: MixConfig, tmp_path: 
     flow_run = flow_run_of(api, config.output)
     assert flow_run.state_name == "Completed"
     assert [run.name for run in task_runs(api, flow_run.id, count=1)] == ["prepare"]
+
+
+def test_a_mix_as_a_server_keeps_it_is_prepared_or_refused_in_mixers_words(
+    config: MixConfig, api: SyncPrefectClient
+) -> None:
+    assert prepare.prepare.parameters.properties["config"]["$ref"] == "#/definitions/MixConfig"
+    kept: Any = config.model_dump(mode="json")
+    wrong: Any = {**kept, "batch_size": 4.0}
+    with pytest.raises(ConfigError, match=r"^batch_size: expected a positive whole number, found 4\.0$"):
+        prepare.prepare(wrong)
+    place: Any = "mix.yaml"
+    with pytest.raises(ConfigError, match=r"^config: expected a mapping that describes a mix, found str$"):
+        prepare.prepare(place)
+    prepare.prepare(kept)
+    assert flow_run_of(api, config.output).state_name == "Completed"
+    assert building.prepare(config).made == 0
 
 
 def test_a_flow_that_mixes_prepares_first_in_a_task_of_its_own(
