@@ -11,9 +11,9 @@ written to; the batches of one row group lie in one piece of memory, each in its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -149,6 +149,27 @@ class Options:
     """The type of the numbers in binary columns."""
     ragged: frozenset[str]
 
+    @classmethod
+    def of(cls, binary: Mapping[str, str] | None, ragged: Iterable[str]) -> Self:
+        """Return the options that a caller has passed; whether there are such columns only a schema can say.
+
+        Raises:
+            ConfigError: `binary` is no mapping, or `ragged` no names.
+
+        >>> Options.of({"input_ids": "uint16"}, ["labels"])
+        Options(binary={'input_ids': 'uint16'}, ragged=frozenset({'labels'}))
+        """
+        if binary is not None and not isinstance(binary, Mapping):
+            raise ConfigError(
+                f"binary: expected the types of numbers in columns by name, such as {{'input_ids': 'uint16'}}, "
+                f"found {binary!r}"
+            )
+        # The letters of a text could be names, too.
+        names = list(ragged) if isinstance(ragged, Iterable) and not isinstance(ragged, str) else [None]
+        if not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"ragged: expected a list of names of columns, found {ragged!r}")
+        return cls(dict(binary or {}), frozenset(names))
+
     def check(self, schema: pa.Schema) -> None:
         """Check that they are about columns of `schema`.
 
@@ -158,7 +179,7 @@ class Options:
         for name, number in self.binary.items():
             if name not in schema.names or not _is_binary(schema.field(name).type):
                 raise ConfigError(f"binary: expected binary columns that are read, found {name!r}; {_told(schema)}")
-            if number not in NUMBERS:
+            if not isinstance(number, str) or number not in NUMBERS:
                 raise ConfigError(f"binary: column {name!r}: expected one of {', '.join(NUMBERS)}, found {number!r}")
         for name in self.ragged:
             if name not in schema.names or not (name in self.binary or _is_list(schema.field(name).type)):

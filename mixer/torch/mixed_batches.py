@@ -99,6 +99,7 @@ class MixedBatches(IterableDataset[Batch]):
         """
         super().__init__()
         self.rank, self.world_size = rank_and_world_size(rank, world_size)
+        self._options = Options.of(binary, ragged)
         readable = look(output)
         wanted = checked(
             readable,
@@ -109,7 +110,6 @@ class MixedBatches(IterableDataset[Batch]):
             follow=follow,
             stacklevel=3,
         )
-        self._options = Options(dict(binary or {}), frozenset(ragged))
         self._options.check(readable.schema_of(wanted))
         self._output, self._wanted = output, wanted
         self._following = following(timeout_s, follow=follow)
