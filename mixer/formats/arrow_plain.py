@@ -68,8 +68,13 @@ def plain_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
         places = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
         return plain_values(array.values, kind).take(pa.array(runs))
-    if not _holds_unknown_to_casts(array.type):
-        return array.cast(kind)
+    if kinds.is_dictionary(array.type):
+        # Arrow decodes no dictionary of views.
+        return plain_values(array.dictionary, kind).take(array.indices)
+    return _plain_nested(array, kind) if _holds_unknown_to_casts(array.type) else array.cast(kind)
+
+
+def _plain_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
     mask = array.is_null() if array.null_count else None
     if kinds.is_struct(array.type):
         children = [plain_values(array.field(place), field.type) for place, field in enumerate(kind)]
@@ -97,6 +102,8 @@ def _holds_unknown_to_casts(kind: pa.DataType) -> bool:
     """Return whether a type is, or is made of, one that pyarrow 26 casts not at all, or to arrays that are broken."""
     if kinds.is_run_end_encoded(kind) or kinds.is_list_view(kind) or kinds.is_large_list_view(kind):
         return True
+    if kinds.is_dictionary(kind):
+        return not kind.value_type.equals(plain_type(kind.value_type))
     return any(_holds_unknown_to_casts(kind.field(place).type) for place in range(kind.num_fields))
 
 

@@ -12,9 +12,9 @@ MAX_VALUE_BYTES = 256 << 20
 
 To read one takes up to ten times as much memory.
 """
-MAX_DEPTH = 64
+MAX_DEPTH = 60
 """How many levels a row may have, itself the first: each object in another one is one more, each list two, as in
-Parquet, whose readers end at 100. Arrow's own readers end at 64 that count alike."""
+Parquet, whose readers end at 100. What passes rows between libraries ends at 64, and counts what wraps a row, too."""
 _UNITS = {"json": "element", "webdataset": "sample"}
 
 

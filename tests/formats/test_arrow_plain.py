@@ -34,6 +34,13 @@ FORMS = {
     "runs of a dictionary": runs_of(TEXTS.dictionary_encode(), [3, 1, 1, 2]),
     "runs of views": runs_of(TEXTS.cast(pa.string_view()), [1, 5, 1, 1]),
     "runs of lists": runs_of(pa.array([[1, 2], None, []]), [2, 2, 3]),
+    "a dictionary of views": pa.DictionaryArray.from_arrays(
+        pa.array([1, None, 0, 2], pa.uint32()), TEXTS.cast(pa.string_view())
+    ),
+    "lists of a dictionary of views": pa.ListArray.from_arrays(
+        pa.array([0, 3, 3, 4], pa.int32()),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None], pa.int8()), pa.array([b"x", b"y"], pa.binary_view())),
+    ),
     "list views": NUMBERS,
     "list views over each other": OVER_EACH_OTHER,
     "large list views": pa.array(NUMBERS.to_pylist(), pa.large_list_view(pa.int32())),
@@ -114,9 +121,9 @@ def deep(kind: pa.DataType, structs: int, lists: int) -> pa.DataType:
         (pa.binary(0), "Invalid FIXED_LEN_BYTE_ARRAY length: 0"),
         (pa.list_(pa.int32(), 0), "lists of the fixed length 0"),
         (pa.list_(pa.list_(pa.int32(), 0)), "lists of the fixed length 0"),
-        (deep(pa.int8(), MAX_DEPTH, 0), "more than 64 levels"),
-        (deep(pa.int8(), 0, MAX_DEPTH // 2), "more than 64 levels"),
-        (deep(pa.map_(pa.string(), pa.int8()), MAX_DEPTH - 2, 0), "more than 64 levels"),
+        (deep(pa.int8(), MAX_DEPTH, 0), "more than 60 levels"),
+        (deep(pa.int8(), 0, MAX_DEPTH // 2), "more than 60 levels"),
+        (deep(pa.map_(pa.string(), pa.int8()), MAX_DEPTH - 2, 0), "more than 60 levels"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -129,7 +136,9 @@ def test_a_column_that_parquet_cannot_hold_is_an_error_that_names_it(
         read(written(tmp_path, "a.arrow", data))
 
 
-@pytest.mark.parametrize(("structs", "lists"), [(MAX_DEPTH - 1, 0), (1, MAX_DEPTH // 2 - 1), (21, 21)])
+@pytest.mark.parametrize(
+    ("structs", "lists"), [(MAX_DEPTH - 1, 0), (1, MAX_DEPTH // 2 - 1), (MAX_DEPTH // 3 - 1, MAX_DEPTH // 3)]
+)
 def test_the_deepest_columns_that_are_taken_can_be_read_again(tmp_path: Path, structs: int, lists: int) -> None:
     kind = deep(pa.int8(), structs, lists)
     assert levels(kind) == MAX_DEPTH - 1
@@ -141,7 +150,9 @@ def test_the_deepest_columns_that_are_taken_can_be_read_again(tmp_path: Path, st
     found = read(written(tmp_path, "a.arrow", arrow(pa.table({"c": pa.array([value], kind)}), is_stream=False)))
     out = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(found.rows, found.schema), out)
-    assert pq.read_table(io.BytesIO(out.getvalue())).to_pylist() == [{"c": value}]
+    table = pq.read_table(io.BytesIO(out.getvalue()))
+    # DuckDB, among others, takes and gives rows by this interface.
+    assert pa.RecordBatchReader.from_stream(table.to_reader()).read_all().to_pylist() == [{"c": value}]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "null": (b"null", "not_an_object"),
     "lists too deep": (b'{"a":' + b"[" * (MAX_DEPTH // 2) + b"]" * (MAX_DEPTH // 2) + b"}", "depth"),
     "objects too deep": (b'{"a":' * MAX_DEPTH + b"{}" + b"}" * MAX_DEPTH, "depth"),
-    "lists and objects too deep": (b'{"a":[' * 21 + b'{"a":{}}' + b"]}" * 21, "depth"),
+    "lists and objects too deep": (b'{"a":[' * 20 + b'{"a":1}' + b"]}" * 20, "depth"),
     "very deep": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "depth"),
     "deeper than any stack": (b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}", "depth"),
 }
@@ -189,7 +189,8 @@ def test_the_deepest_rows_that_are_taken_can_be_read_from_parquet_again(
     found = read(written(tmp_path, name, data))
     assert found.rows == [json.loads(row)] * 9
     pq.write_table(pa.Table.from_pylist(found.rows, found.schema), tmp_path / "a.parquet")
-    assert pq.read_table(tmp_path / "a.parquet").to_pylist() == found.rows
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert pa.RecordBatchReader.from_stream(table.to_reader()).read_all().to_pylist() == found.rows
 
 
 def test_a_last_line_that_is_cut_short_is_called_so(tmp_path: Path) -> None:
