@@ -150,25 +150,29 @@ class Options:
     ragged: frozenset[str]
 
     @classmethod
-    def of(cls, binary: Mapping[str, str] | None, ragged: Iterable[str]) -> Self:
+    def of(cls, binary: object, ragged: object) -> Self:
         """Return the options that a caller has passed; whether there are such columns only a schema can say.
 
         Raises:
-            ConfigError: `binary` is no mapping, or `ragged` no names.
+            ConfigError: `binary` is neither None nor a mapping of names to types, or `ragged` no names.
 
         >>> Options.of({"input_ids": "uint16"}, ["labels"])
         Options(binary={'input_ids': 'uint16'}, ragged=frozenset({'labels'}))
         """
-        if binary is not None and not isinstance(binary, Mapping):
+        types = {} if binary is None else binary
+        if not isinstance(types, Mapping):
             raise ConfigError(
                 f"binary: expected the types of numbers in columns by name, such as {{'input_ids': 'uint16'}}, "
                 f"found {binary!r}"
             )
+        for name, number in types.items():
+            if not isinstance(number, str) or number not in NUMBERS:
+                raise ConfigError(f"binary: column {name!r}: expected one of {', '.join(NUMBERS)}, found {number!r}")
         # The letters of a text could be names, too.
-        names = list(ragged) if isinstance(ragged, Iterable) and not isinstance(ragged, str) else [None]
+        names: list[Any] = list(ragged) if isinstance(ragged, Iterable) and not isinstance(ragged, str) else [None]
         if not all(isinstance(name, str) for name in names):
             raise ConfigError(f"ragged: expected a list of names of columns, found {ragged!r}")
-        return cls(dict(binary or {}), frozenset(names))
+        return cls(dict(types), frozenset(names))
 
     def check(self, schema: pa.Schema) -> None:
         """Check that they are about columns of `schema`.
@@ -176,11 +180,9 @@ class Options:
         Raises:
             ConfigError: They are not.
         """
-        for name, number in self.binary.items():
+        for name in self.binary:
             if name not in schema.names or not _is_binary(schema.field(name).type):
                 raise ConfigError(f"binary: expected binary columns that are read, found {name!r}; {_told(schema)}")
-            if not isinstance(number, str) or number not in NUMBERS:
-                raise ConfigError(f"binary: column {name!r}: expected one of {', '.join(NUMBERS)}, found {number!r}")
         for name in self.ragged:
             if name not in schema.names or not (name in self.binary or _is_list(schema.field(name).type)):
                 raise ConfigError(f"ragged: expected columns of lists that are read, found {name!r}; {_told(schema)}")
