@@ -51,6 +51,11 @@ _SECRET_VARIABLES = (
     "FSSPEC_S3_SECRET",
     "FSSPEC_S3_TOKEN",
 )
+# MinIO takes no secret of fewer characters, AWS and Azure make far longer ones; a shorter one, such as the `test` of
+# many a local server, stands in words and paths by chance.
+_SHORTEST_ANYWHERE = 8
+# What a short secret must not be next to: then it is a part of a word, a file's name or a path.
+_NOT_BEFORE, _NOT_AFTER = r"(?<![\w./\\-])", r"(?![\w/\\-]|\.\w)"
 # gcsfs takes these words where a token may stand.
 _NO_SECRETS = frozenset({"", "anon", "browser", "cache", "cloud", "google_default"})
 
@@ -78,6 +83,8 @@ def is_chained(url: str) -> bool:
 def redact(text: str) -> str:
     """Return `text` without what may be secret in it: users and queries of URLs, signatures, keys from the environment.
 
+    A key of fewer than 8 characters is left where it is only a part of a word or a path.
+
     >>> redact("cannot reach http://me:hunter2@host:9000/bucket/key?X-Amz-Signature=abc now")
     'cannot reach http://host:9000/bucket/key now'
     """
@@ -86,8 +93,14 @@ def redact(text: str) -> str:
     for variable in _SECRET_VARIABLES:
         if value := os.environ.get(variable):
             for secret in _secrets_in(value):
-                shown = shown.replace(secret, "***")
+                shown = _masked(shown, secret)
     return shown
+
+
+def _masked(text: str, secret: str) -> str:
+    if len(secret) >= _SHORTEST_ANYWHERE:
+        return text.replace(secret, "***")
+    return re.sub(_NOT_BEFORE + re.escape(secret) + _NOT_AFTER, "***", text)
 
 
 def _secrets_in(value: str) -> list[str]:

@@ -89,6 +89,45 @@ def test_secrets_of_azure_and_google_are_not_shown(monkeypatch: pytest.MonkeyPat
     assert redact("AccountKey=c2Vj+/ret1==;x=y") == "AccountKey=***;x=y"
 
 
+SHORT = ["x", "test", "s3cr3t!"]
+
+
+@pytest.mark.parametrize("secret", SHORT)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/data/s3{0}: no run",
+        "{0}mix.yaml",
+        "{0}.yaml: no such file",
+        "s3://{0}/out",
+        "/a/{0}/b",
+        "my-{0}",
+        "{0}_1",
+        "é{0}",
+    ],
+)
+def test_a_short_secret_leaves_words_and_paths_as_they_are(
+    secret: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    assert redact(text.format(secret)) == text.format(secret)
+
+
+@pytest.mark.parametrize("secret", SHORT)
+@pytest.mark.parametrize(
+    "text", ["{0}", "{0} of acme", "signed with {0}.", "key: '{0}'", 'k="{0}",', "k={0};", "me:{0}@host", "<K>{0}</K>"]
+)
+def test_a_short_secret_that_stands_alone_is_not_shown(secret: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    assert redact(text.format(secret)) == text.format("***")
+
+
+@pytest.mark.parametrize("text", ["a{0}b", "/data/{0}/a", "{0}{0}", "{0}.yaml"])
+def test_a_longer_secret_is_not_shown_anywhere(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter22")
+    assert "hunter22" not in redact(text.format("hunter22"))
+
+
 def test_a_container_is_shown_where_a_user_is_not() -> None:
     text = "get abfss://box@acme.dfs.core.windows.net/a: gone"
     assert redact(text) == text
