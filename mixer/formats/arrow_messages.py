@@ -37,14 +37,14 @@ class Messages(Closable):
         self._stream = Stream(file)
         with closed_on_error(self._stream):
             self._bytes = _Bytes(self._stream)
+            self._batches = 0
+            """How many were read, from `_counted_from` on."""
             self._is_file = self._begin()
             self._reader = self._opened()
             self.schema: pa.Schema = self._reader.schema
             self._check_names()
             self._counted_from = 0
             """Where the messages begin that were read; batches before it were passed over."""
-            self._batches = 0
-            """How many were read from there on."""
             if at.offset > self._stream.position:
                 self._go_on(at)
 
@@ -113,8 +113,12 @@ class Messages(Closable):
         except (pa.ArrowException, OSError, EOFError) as error:
             raise InputError(
                 f"input file {self._file.url}, after byte {self._stream.position}: expected Arrow IPC, found something "
-                f"else, or a file that is cut short: {error}; restore the file"
+                f"else, or a file that is cut short: {error}; restore the file{self._advice()}"
             ) from error
+
+    def _advice(self) -> str:
+        is_front = self._is_file and not self._batches
+        return "; if Polars wrote it, write it again with `write_ipc_stream`" if is_front else ""
 
     def _check_names(self) -> None:
         if (what := undecodable(self.schema)) is not None:

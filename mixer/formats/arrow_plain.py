@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,28 +27,32 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     """
     if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
-    if kinds.is_struct(kind):
-        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
-    made = next((make for test, make in _LISTS if test(kind)), None)
-    if made is not None:
-        return made(pa.field("element", plain_type(kind.value_type)), kind)
-    if kinds.is_timestamp(kind) and kind.unit == "s":
-        # Parquet has no times in whole seconds.
-        return pa.timestamp("ms", kind.tz)
-    if kinds.is_time32(kind):
-        return pa.time32("ms")
-    return next((plain for test, plain in _VIEWS if test(kind)), kind)
+    return next((make(kind) for test, make in _MADE if test(kind)), kind)
 
 
-_VIEWS = ((kinds.is_string_view, pa.string()), (kinds.is_binary_view, pa.binary()))
-_LISTS: tuple[tuple[Any, Any], ...] = (
-    (lambda kind: kinds.is_list(kind) or kinds.is_list_view(kind), lambda element, _: pa.list_(element)),
+def _element(kind: pa.DataType) -> pa.Field:
+    return pa.field("element", plain_type(kind.value_type))
+
+
+_MADE: tuple[tuple[Callable[[Any], bool], Callable[[Any], pa.DataType]], ...] = (
+    (kinds.is_string_view, lambda _: pa.string()),
+    (kinds.is_binary_view, lambda _: pa.binary()),
+    # Parquet has no times in whole seconds.
+    (lambda kind: kinds.is_timestamp(kind) and kind.unit == "s", lambda kind: pa.timestamp("ms", kind.tz)),
+    (kinds.is_time32, lambda _: pa.time32("ms")),
+    (kinds.is_struct, lambda kind: pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])),
+    (
+        kinds.is_map,
+        lambda kind: pa.map_(plain_type(kind.key_type), plain_type(kind.item_type), keys_sorted=kind.keys_sorted),
+    ),
+    (kinds.is_fixed_size_list, lambda kind: pa.list_(_element(kind), kind.list_size)),
+    (lambda kind: kinds.is_list(kind) or kinds.is_list_view(kind), lambda kind: pa.list_(_element(kind))),
     (
         lambda kind: kinds.is_large_list(kind) or kinds.is_large_list_view(kind),
-        lambda element, _: pa.large_list(element),
+        lambda kind: pa.large_list(_element(kind)),
     ),
-    (kinds.is_fixed_size_list, lambda element, kind: pa.list_(element, kind.list_size)),
 )
+"""What is made of a type that Parquet does not have, or that is made of such ones."""
 
 
 def plain_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -102,6 +106,8 @@ def _holds_unknown_to_casts(kind: pa.DataType) -> bool:
     """Return whether a type is, or is made of, one that pyarrow 26 casts not at all, or to arrays that are broken."""
     if kinds.is_run_end_encoded(kind) or kinds.is_list_view(kind) or kinds.is_large_list_view(kind):
         return True
+    if kinds.is_map(kind):
+        return False
     if kinds.is_dictionary(kind):
         return not kind.value_type.equals(plain_type(kind.value_type))
     return any(_holds_unknown_to_casts(kind.field(place).type) for place in range(kind.num_fields))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -137,3 +138,12 @@ def test_one_huge_batch_is_cut_into_even_row_groups(tmp_path: Path) -> None:
     data = arrow(pa.table({"n": range(10_000)}), is_stream=False, batch_rows=10_000)
     found = read(written(tmp_path, "a.arrow", data), part_bytes=32_000, row_group_bytes=8000)
     assert {group.num_rows for part in found.parts for group in part.row_groups} == {1000}
+
+
+def test_a_file_of_polars_without_a_schema_in_front_is_told_how_to_be_written(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"n": [1, 2, 3], "t": ["a", None, "c"], "c": pl.Series(["x", "y", "x"], dtype=pl.Categorical)})
+    frame.write_ipc(tmp_path / "a.arrow")
+    with pytest.raises(InputError, match=r"expected Arrow IPC.*if Polars wrote it, write it again with `write_ipc_str"):
+        read(str(tmp_path / "a.arrow"))
+    frame.write_ipc_stream(tmp_path / "a.arrow")
+    assert read(str(tmp_path / "a.arrow")).rows == frame.to_dicts()

@@ -34,6 +34,11 @@ FORMS = {
     "runs of a dictionary": runs_of(TEXTS.dictionary_encode(), [3, 1, 1, 2]),
     "runs of views": runs_of(TEXTS.cast(pa.string_view()), [1, 5, 1, 1]),
     "runs of lists": runs_of(pa.array([[1, 2], None, []]), [2, 2, 3]),
+    "maps of a dictionary": pa.MapArray.from_arrays(
+        pa.array([0, 1, None, 4], pa.int32()),
+        pa.array(["x", "y", "x", "y"]).dictionary_encode(),
+        pa.array([1, 2, 3, 4]),
+    ),
     "a dictionary of views": pa.DictionaryArray.from_arrays(
         pa.array([1, None, 0, 2], pa.uint32()), TEXTS.cast(pa.string_view())
     ),
@@ -101,6 +106,26 @@ def test_a_time_that_has_no_place_in_parquet_is_an_error_that_names_the_column(t
     table = pa.table({"n": [1, 2], "when": pa.array([0, 2**62], pa.timestamp("s"))})
     with pytest.raises(SchemaError, match=r"a\.arrow, rows from 1: column 'when' is timestamp\[s\] and cannot be .*ms"):
         read(written(tmp_path, "a.arrow", arrow(table, is_stream=True)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.map_(pa.string(), pa.timestamp("s")), [("k", 2**62)]),
+        (pa.list_(pa.struct({"a": pa.timestamp("s")})), [{"a": 2**62}]),
+    ],
+    ids=str,
+)
+def test_so_is_a_time_inside_of_another_value(tmp_path: Path, kind: pa.DataType, value: Any) -> None:
+    table = pa.table({"when": pa.array([None, value], kind)})
+    with pytest.raises(SchemaError, match=r"a\.arrow, rows from 1: column 'when' is .* cannot be brought to .*ms"):
+        read(written(tmp_path, "a.arrow", arrow(table, is_stream=True)))
+
+
+def test_maps_of_runs_are_refused_by_name(tmp_path: Path) -> None:
+    runs = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["x", "y"]), runs_of(TEXTS[:2], [1, 1]))
+    with pytest.raises(SchemaError, match=r"column 'm' is map<.* and cannot be brought to map<string, string>"):
+        read(written(tmp_path, "a.arrow", arrow(pa.table({"m": runs}), is_stream=True)))
 
 
 def deep(kind: pa.DataType, structs: int, lists: int) -> pa.DataType:
