@@ -13,6 +13,7 @@ The rules, all decided before a row is read:
   there stops the run when it is met. Zoned timestamps of different zones become UTC; zoned with unzoned is an error.
 * A column without any value (the null type) takes the others' type; if it is null everywhere it becomes `string`.
 * Structs merge field by field, by the same rules; missing fields are like missing columns.
+* A type that a library has registered with Arrow, as `datasets` does for arrays, is what it is stored as.
 * Maps, unions, other extension types, intervals and empty structs are refused: not every reader takes them.
 
 What comes out are the types that Parquet itself has, all nullable (list elements too), with `element` as the child of

@@ -52,7 +52,10 @@ class NoCommonTypeError(Exception):
 
 
 def unwrapped(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values themselves: of a dictionary, of JSON text, of a UUID.
+    """Return the type of the values themselves: of a dictionary, of JSON text, of a UUID, of a type from elsewhere.
+
+    What a library has registered is a type of its own only in a process that has imported it; a mix must not be another
+    there, so it counts as what is stored.
 
     >>> unwrapped(pa.dictionary(pa.int8(), pa.string()))
     DataType(string)
@@ -60,7 +63,7 @@ def unwrapped(kind: pa.DataType) -> pa.DataType:
     while True:
         if kinds.is_dictionary(kind):
             kind = kind.value_type
-        elif isinstance(kind, pa.JsonType | pa.UuidType):
+        elif isinstance(kind, pa.JsonType | pa.UuidType | pa.ExtensionType):
             kind = kind.storage_type
         else:
             return kind
