@@ -117,11 +117,11 @@ def unstorable(fields: Sequence[pa.Field]) -> tuple[pa.Field, str] | None:
     """Return the first of `fields`, of plain types, that Parquet cannot hold, and why; None if it can hold all.
 
     >>> unstorable([pa.field("a", pa.int8()), pa.field("b", pa.list_(pa.int8(), 0))])[1]
-    'Parquet cannot tell lists of the fixed length 0'
+    'lists of the fixed length 0 have no place in it'
     """
     for field in fields:
         if any(kinds.is_fixed_size_list(kind) and kind.list_size == 0 for kind in _parts(field.type)):
-            return field, "Parquet cannot tell lists of the fixed length 0"
+            return field, "lists of the fixed length 0 have no place in it"
         if 1 + levels(field.type) > MAX_DEPTH:
             return field, f"it has more than {MAX_DEPTH} levels (a struct counts as one, a list as two)"
     why = _refusal(fields)

@@ -111,6 +111,13 @@ def test_zeros_between_the_end_mark_and_the_footer_are_nothing(tmp_path: Path) -
     assert found.rows == TABLE.to_pylist()
 
 
+@pytest.mark.parametrize("between", [b"\0\0\0\0rows", bytes(64)], ids=["text", "many zeros"])
+def test_anything_else_between_them_is_an_error(tmp_path: Path, between: bytes) -> None:
+    at = mark_at(FILE)
+    with pytest.raises(InputError, match=rf"byte {at}: expected the footer .*, found something else: \d+ bytes are"):
+        read(written(tmp_path, "a.arrow", FILE[:at] + between + FILE[at:]))
+
+
 def test_files_and_streams_without_a_batch_end_well(tmp_path: Path) -> None:
     for is_stream in (False, True):
         assert read(written(tmp_path, "a.arrow", arrow(TABLE.schema.empty_table(), is_stream=is_stream))).rows == []

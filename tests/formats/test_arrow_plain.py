@@ -146,9 +146,9 @@ def deep(kind: pa.DataType, structs: int, lists: int) -> pa.DataType:
         (pa.binary(0), "Invalid FIXED_LEN_BYTE_ARRAY length: 0"),
         (pa.list_(pa.int32(), 0), "lists of the fixed length 0"),
         (pa.list_(pa.list_(pa.int32(), 0)), "lists of the fixed length 0"),
-        (deep(pa.int8(), MAX_DEPTH, 0), "more than 60 levels"),
-        (deep(pa.int8(), 0, MAX_DEPTH // 2), "more than 60 levels"),
-        (deep(pa.map_(pa.string(), pa.int8()), MAX_DEPTH - 2, 0), "more than 60 levels"),
+        (deep(pa.int8(), MAX_DEPTH, 0), f"more than {MAX_DEPTH} levels"),
+        (deep(pa.int8(), 0, MAX_DEPTH // 2), f"more than {MAX_DEPTH} levels"),
+        (deep(pa.map_(pa.string(), pa.int8()), MAX_DEPTH - 2, 0), f"more than {MAX_DEPTH} levels"),
     ],
     ids=lambda value: str(value)[:30],
 )
