@@ -18,6 +18,7 @@ from mixer.formats.base import Piece, Position, Reading, RowFormat
 from mixer.storage.inputs import InputFile
 
 _KEPT_METADATA = b"huggingface"
+_TYPE_METADATA = b"ARROW:extension:"
 _MOST_SHOWN = 200
 
 
@@ -50,7 +51,7 @@ class ArrowFiles(RowFormat):
                 f"dataset {self._dataset!r}: {file.url}: expected each column once, found several: {twice}"
             )
         metadata = {key: value for key, value in (schema.metadata or {}).items() if key == _KEPT_METADATA}
-        fields = [pa.field(field.name, plain_type(field.type), metadata=field.metadata) for field in schema]
+        fields = [pa.field(field.name, plain_type(field.type), metadata=_plain_metadata(field)) for field in schema]
         if (refused := unstorable(fields)) is not None:
             field, why = refused
             raise SchemaError(
@@ -107,6 +108,12 @@ def _plain_column(array: pa.Array, field: pa.Field, where: str) -> pa.Array:
             f"{where}: column {field.name!r} is {_shown(array.type)} and cannot be brought to {_shown(field.type)}, a "
             f"type of Parquet: {error}; write the file with another type, or with values that have a place in this one"
         ) from error
+
+
+def _plain_metadata(field: pa.Field) -> dict[bytes, bytes] | None:
+    """Return what a field says of itself but for its type's name, which it says only where that type is not known."""
+    said = {key: value for key, value in (field.metadata or {}).items() if not key.startswith(_TYPE_METADATA)}
+    return said or None
 
 
 def _shown(kind: pa.DataType) -> str:

@@ -25,6 +25,9 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     >>> plain_type(pa.timestamp("s"))
     TimestampType(timestamp[ms])
     """
+    if isinstance(kind, pa.ExtensionType):
+        # Registered by a library, so that it would be plain where this is not imported.
+        return plain_type(kind.storage_type)
     if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     return next((make(kind) for test, make in _MADE if test(kind)), kind)
@@ -68,6 +71,8 @@ def plain_values(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if array.type.equals(kind, check_metadata=True):
         return array
+    if isinstance(array.type, pa.ExtensionType):
+        return plain_values(array.storage, kind)
     if kinds.is_run_end_encoded(array.type):
         places = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
@@ -104,6 +109,8 @@ def _plain_list(array: pa.Array, kind: pa.DataType, mask: pa.Array | None) -> pa
 
 def _holds_unknown_to_casts(kind: pa.DataType) -> bool:
     """Return whether a type is, or is made of, one that pyarrow 26 casts not at all, or to arrays that are broken."""
+    if isinstance(kind, pa.ExtensionType):
+        return True
     if kinds.is_run_end_encoded(kind) or kinds.is_list_view(kind) or kinds.is_large_list_view(kind):
         return True
     if kinds.is_map(kind):

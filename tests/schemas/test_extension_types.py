@@ -14,15 +14,17 @@ import pytest
 import mixer
 from mixer import building, planning
 from mixer.config import MixConfig, config_from
+from mixer.formats.arrow_plain import plain_type, plain_values
 from mixer.schemas import merge
+from tests.formats.making import Rows, read
 from tests.schemas.mixing import shards_of
 
 
 class Lengths(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types
     """A type as `datasets` has one for arrays of two dimensions: it is known once the library is imported."""
 
-    def __init__(self) -> None:
-        super().__init__(pa.list_(pa.int32()), "tests.lengths")
+    def __init__(self, storage: pa.DataType = pa.list_(pa.int32())) -> None:  # noqa: B008 -- a value that is frozen
+        super().__init__(storage, "tests.lengths")
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
@@ -87,6 +89,35 @@ def test_a_named_type_is_mixed_as_what_is_stored_whether_it_is_known_or_not(
 def mix_of(config: MixConfig) -> pa.Table:
     mixer.prepare(config)
     return shards_of(config)
+
+
+def test_a_prepared_copy_is_the_same_whether_the_type_is_known_or_not(tmp_path: Path) -> None:
+    named, _ = tables()
+    written(tmp_path / "named.arrow", named)
+    unknown = read(str(tmp_path / "named.arrow"))
+    with known():
+        found = read(str(tmp_path / "named.arrow"))
+    assert found.schema.equals(unknown.schema, check_metadata=True)
+    assert found.rows == unknown.rows == named.to_pylist()
+    assert pq_bytes(found) == pq_bytes(unknown)
+
+
+def test_what_is_stored_may_need_another_form_itself() -> None:
+    texts = pa.array(["a", "b", "a"]).dictionary_encode()
+    array = pa.ListArray.from_arrays([0, 1, 3], pa.ExtensionArray.from_storage(Lengths(texts.type), texts))
+    kind = plain_type(array.type)
+    assert kind.equals(pa.list_(pa.field("element", pa.string())))
+    assert plain_values(array, kind).to_pylist() == [["a"], ["b", "a"]]
+
+
+def pq_bytes(rows: Rows) -> bytes:
+    """Return what a Parquet file of a copy holds."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema) as writer:
+        for part in rows.parts:
+            for group in part.row_groups:
+                writer.write_table(group)
+    return sink.getvalue().to_pybytes()
 
 
 def test_a_named_type_is_no_change_of_type() -> None:
