@@ -4,8 +4,8 @@ A shard that is needed from its first row to its last, in all columns, and is no
 request, and its sha256 compared with its commit's. Of any other only the needed column chunks are read. What guards
 them: the checksum that each page has; the footer, which must tell the run, the shard, its batches and the states that
 the commit tells; the schema; and row groups that are whole batches. Tests flip bits all over a shard, and hold that
-none is served in silence. Only its hash, so only reading it whole or `mixer verify`, tells a sound shard of a run that is
-defined alike but mixes other rows, if somebody has put it in the place of this one.
+none is served in silence. Only its hash, so only reading it whole or `mixer verify`, tells a sound shard of a run that
+is defined alike but mixes other rows, if somebody has put it in the place of this one.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ each is decoded once on each rank; those of a plain `DataLoader` must take turns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -366,14 +367,11 @@ def _worker(value: object) -> tuple[int, int]:
     Raises:
         ConfigError: It says neither.
     """
-    try:
-        number, workers = value  # type: ignore[misc]  # that is what is tried
-        worker, count = rank_of(number, workers)
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"state: worker: expected a worker's number and how many there are, found {value!r}"
-        ) from None
-    return worker, count
+    match value:
+        case [number, workers]:
+            with suppress(ValueError):
+                return rank_of(number, workers)
+    raise ConfigError(f"state: worker: expected a worker's number and how many there are, found {value!r}")
 
 
 def _other_run(output: str, wanted: str, found: str) -> ChangedError:
