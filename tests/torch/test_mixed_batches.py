@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,11 @@ from mixer.errors import ChangedError, ConfigError, CorruptionError
 from mixer.torch import MixedBatches
 from mixer.torch.batch_tensors import Ragged
 from tests.mixes import mix_config
+from tests.torch.numbered import ALL, BATCHES, numbers
 
-BATCHES, BATCH_SIZE = 12, 4
-ALL = list(range(BATCHES))
+BATCH_SIZE = 4
 FAR = 3
 """Batches after which shard and row group both end: shards of six batches, row groups of three."""
-
-
-@pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = mix_config(tmp_path_factory.mktemp("run"), batches_per_shard=6, batches_per_row_group=3)
-    building.build(config)
-    return config.output
-
-
-def numbers(batches: Iterable[dict[str, Any]]) -> list[int]:
-    """Return the numbers of the batches."""
-    found = []
-    for batch in batches:
-        number = batch["_batch"].unique()
-        assert len(number) == 1
-        found.append(int(number))
-    return found
 
 
 def test_batches_are_tensors_and_lists(output: str) -> None:

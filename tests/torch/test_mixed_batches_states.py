@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,20 +11,7 @@ from mixer import building
 from mixer.errors import ConfigError, OutputError
 from mixer.torch import MixedBatches
 from tests.mixes import mix_config
-
-ALL = list(range(12))
-
-
-@pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = mix_config(tmp_path_factory.mktemp("run"), batches_per_shard=6, batches_per_row_group=3)
-    building.build(config)
-    return config.output
-
-
-def numbers(batches: Iterable[dict[str, Any]]) -> list[int]:
-    """Return the numbers of the batches."""
-    return [int(batch["_batch"][0]) for batch in batches]
+from tests.torch.numbered import ALL, numbers
 
 
 @pytest.mark.parametrize("workers", [0, 2])
