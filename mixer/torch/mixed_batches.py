@@ -315,21 +315,25 @@ class MixedLoader:
         self._start = dataset._wanted.batches.start  # noqa: SLF001 -- made by it
         self._loaded = dataset._loaded  # noqa: SLF001 -- as above
         """What the next pass goes on from; None: nothing, it begins at the start."""
-        self._next = self._start if self._loaded is None else self._loaded.next_batch
+        self._next = self._first
         self._pass: object = None
         """The newest one."""
 
+    @property
+    def _first(self) -> int:
+        """The batch that the next pass begins with."""
+        return self._start if self._loaded is None else self._loaded.next_batch
+
     def __len__(self) -> int:
         """Return how many batches the next pass has, as far as it is known."""
-        return max(0, self.dataset.stop_batch - (self._start if self._loaded is None else self._loaded.next_batch))
+        return max(0, self.dataset.stop_batch - self._first)
 
     def __iter__(self) -> Iterator[Batch]:
+        self._next, self._pass = self._first, object()
         loaded, self._loaded = self._loaded, None
         if loaded is not None and self.dataset._loaded is loaded:  # noqa: SLF001 -- it made this
             # Used up: passes of other loaders begin at the start again.
             self.dataset._loaded = None  # noqa: SLF001 -- as above
-        self._next = self._start if loaded is None else loaded.next_batch
-        self._pass = object()
         return self._batches(_Position(self._next), self._pass)
 
     def _batches(self, start: _Position, this: object) -> Iterator[Batch]:
