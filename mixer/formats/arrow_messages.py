@@ -10,7 +10,7 @@ from pyarrow import types as kinds
 from mixer.closing import Closable, closed_on_error
 from mixer.errors import ChangedError, InputError
 from mixer.formats.arrow_footer import MAGIC, MOST_TAIL_BYTES, FooterError, batch_offsets
-from mixer.formats.arrow_plain import undecodable
+from mixer.formats.arrow_plain import parts, undecodable
 from mixer.formats.base import Position
 from mixer.formats.streams import Stream
 from mixer.storage.inputs import InputFile
@@ -87,7 +87,7 @@ class Messages(Closable):
         return self._read(lambda: pa.ipc.open_stream(pa.PythonFile(self._bytes, "r")))
 
     def _go_on(self, at: Position) -> None:
-        if any(_has_dictionary(field.type) for field in self.schema):
+        if any(kinds.is_dictionary(part) for field in self.schema for part in parts(field.type)):
             # Later batches may need dictionaries that came earlier.
             while self._stream.position < at.offset and self._next() is not None:
                 pass
@@ -155,10 +155,8 @@ class Messages(Closable):
             raise self._not_the_end(end, f"found something else: {error}") from error
         listed = sum(offset >= self._counted_from for offset in offsets)
         if listed != self._batches:
-            raise self._not_the_end(
-                end, f"found {self._batches} record batches before it from byte {self._counted_from} on, and a footer "
-                f"that lists {listed} there"
-            )  # fmt: skip
+            counted = f"{self._batches} record batches before it from byte {self._counted_from} on"
+            raise self._not_the_end(end, f"found {counted}, and a footer that lists {listed} there")
 
     def _not_the_end(self, end: int, found: str) -> InputError:
         return InputError(
@@ -191,9 +189,3 @@ class _Bytes:
 
     def close(self) -> None:
         """The stream has an owner."""
-
-
-def _has_dictionary(kind: pa.DataType) -> bool:
-    if kinds.is_dictionary(kind):
-        return True
-    return any(_has_dictionary(kind.field(place).type) for place in range(kind.num_fields))

@@ -127,7 +127,7 @@ def unstorable(fields: Sequence[pa.Field]) -> tuple[pa.Field, str] | None:
     'lists of the fixed length 0 have no place in it'
     """
     for field in fields:
-        if any(kinds.is_fixed_size_list(kind) and kind.list_size == 0 for kind in _parts(field.type)):
+        if any(kinds.is_fixed_size_list(kind) and kind.list_size == 0 for kind in parts(field.type)):
             return field, "lists of the fixed length 0 have no place in it"
         if 1 + levels(field.type) > MAX_DEPTH:
             return field, f"it has more than {MAX_DEPTH} levels (a struct counts as one, a list as two)"
@@ -175,14 +175,14 @@ def undecodable(schema: pa.Schema) -> str | None:
 def _texts(field: pa.Field) -> list[str]:
     """Return the names and time zones of a field and of all that it is made of."""
     texts = [field.name]
-    for kind in _parts(field.type):
+    for kind in parts(field.type):
         texts += [kind.field(place).name for place in range(kind.num_fields)]
         if kinds.is_timestamp(kind):
             texts.append(kind.tz)
     return texts
 
 
-def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+def parts(kind: pa.DataType) -> Iterator[pa.DataType]:
     """Yield a type and all that it is made of."""
     waiting = [kind]
     while waiting:
